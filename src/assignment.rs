@@ -1,0 +1,112 @@
+//! Owners and assignments: what the coordination file records. Values only.
+
+use crate::device::Identity;
+
+/// A process that holds units. What is not known is `None`, and counts against granting.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    /// In the pid namespace `pid_namespace`.
+    pub(crate) pid: u32,
+    /// Clock ticks from boot to the start of the process (proc_pid_stat(5), field 22), as they are counted
+    /// in the initial time namespace. With the boot it tells a process from a later one of the same pid.
+    pub(crate) start: Option<u64>,
+    /// The boot id, 32 hexadecimal digits; `None` where the kernel's own could not be had.
+    pub(crate) boot: Option<String>,
+    /// The inode number of the pid namespace.
+    pub(crate) pid_namespace: Option<u64>,
+    pub(crate) uid: Option<u32>,
+}
+
+/// What one request was given, all or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Grant {
+    /// 64 random bits.
+    pub(crate) id: u64,
+    /// How many assignments it has.
+    pub(crate) of: u32,
+}
+
+/// A unit held by an owner: one line of the coordination file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    /// The device's index when it was granted.
+    pub(crate) index: u32,
+    pub(crate) slot: Option<u32>,
+    pub(crate) identity: Identity,
+    pub(crate) owner: Owner,
+    /// `None` on a line of Flink's script.
+    pub(crate) grant: Option<Grant>,
+    /// Seconds since the epoch.
+    pub(crate) since: Option<u64>,
+    /// systemd's `INVOCATION_ID` of the unit that asked.
+    pub(crate) invocation: Option<String>,
+    /// The owner's control group, if one was made for it.
+    pub(crate) cgroup: Option<String>,
+    /// Keys of a later version, `key=value;...`, kept when the line is rewritten.
+    pub(crate) unknown: String,
+}
+
+impl Assignment {
+    /// A line of Flink's script names an index and a pid and nothing else.
+    pub(crate) fn is_the_scripts(&self) -> bool {
+        self.grant.is_none() && self.owner.start.is_none()
+    }
+}
+
+/// A line that begins with an index and is no assignment: the index is not granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Withheld {
+    pub(crate) index: u32,
+    /// From 1.
+    pub(crate) line: usize,
+    pub(crate) problem: String,
+}
+
+/// A unit that an operator keeps from being granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Drained {
+    pub(crate) index: u32,
+    pub(crate) identity: Identity,
+    pub(crate) uid: Option<u32>,
+    pub(crate) since: Option<u64>,
+    pub(crate) reason: String,
+}
+
+/// A process that waits its turn for units (`gpu-coord exec --wait`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    pub(crate) owner: Owner,
+    /// How many units it asks for.
+    pub(crate) amount: u64,
+    /// Its place in the queue: a lower ticket goes first.
+    pub(crate) ticket: u64,
+}
+
+/// What the coordination file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) assignments: Vec<Assignment>,
+    pub(crate) withheld: Vec<Withheld>,
+    pub(crate) drained: Vec<Drained>,
+    pub(crate) waiters: Vec<Waiter>,
+}
+
+/// Whether an owner still lives. Doubt counts as alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Alive,
+    Dead,
+    /// It cannot be told.
+    Doubtful(Doubt),
+}
+
+/// Why it cannot be told whether an owner lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// It lives in a pid namespace that cannot be seen from here.
+    ForeignNamespace,
+    /// It was recorded in another boot, and it cannot be proven that this boot is of the same host.
+    ForeignBoot,
+    /// `/proc` does not tell.
+    Unreadable,
+}

@@ -1,0 +1,431 @@
+//! The lines of the coordination file: pure, from bytes to values and back.
+//!
+//! ```text
+//! INDEX SP PID [TAB key=value;...]     held; without keys it is a line of Flink's own script
+//! ? SP PID TAB key=value;...           a waiter: start, boot, pidns, uid, amount, ticket
+//! ! SP INDEX TAB key=value;...         a drained unit: uuid, pci, id, uid, time, reason
+//! # anything                           free space
+//! ```
+//!
+//! The first byte decides what a line is, so that one byte, written last, makes an assignment hold. After
+//! the TAB there is no blank, since the script deletes every line that holds "INDEX blank", and never a
+//! NUL, since one such byte makes an old grep take the file for binary, and the script rob a live owner.
+//!
+//! What begins with an index and is no assignment withholds that index; what has no index at all is an
+//! error: reading either as "free" would grant a unit twice.
+
+use std::fmt::Write as _;
+
+use crate::assignment::{Assignment, Drained, Grant, Owner, Waiter};
+use crate::device::Identity;
+
+/// The version of the keys that this program writes and reads.
+const VERSION: &str = "1";
+
+/// The largest pid is one less (`PID_MAX_LIMIT` of the kernel's `include/linux/threads.h`).
+const PID_LIMIT: u32 = 4 << 20;
+
+/// One line, without its line end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    Nothing,
+    /// Free space, with the grants that it marks as not held.
+    Free(Vec<u64>),
+    Held(Assignment),
+    Withheld {
+        index: u32,
+        problem: String,
+    },
+    Waiter(Waiter),
+    Drained(Drained),
+}
+
+/// Reads one line. An error is a line that cannot even be pinned to an index.
+pub(crate) fn parse(line: &[u8]) -> Result<Line, String> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line); // an editor of another system
+    match line {
+        [] => Ok(Line::Nothing),
+        [b'#', rest @ ..] => Ok(Line::Free(grants(rest))),
+        // It holds nothing, so one that cannot be understood is free space.
+        [b'?', rest @ ..] => Ok(waiter(rest).map_or_else(|_| Line::Free(Vec::new()), Line::Waiter)),
+        [b'!', rest @ ..] => drained(rest),
+        _ => held(line),
+    }
+}
+
+fn held(line: &[u8]) -> Result<Line, String> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 || !matches!(line.get(digits), Some(b' ' | b'\t')) {
+        return Err(format!("{} does not begin with an index and a blank", excerpt(line)));
+    }
+    let index = index(&line[..digits]);
+    Ok(match assignment(index, line, digits) {
+        Ok(assignment) => Line::Held(assignment),
+        Err(problem) => Line::Withheld { index, problem: format!("{} {problem}", excerpt(line)) },
+    })
+}
+
+/// An index that no `u32` holds is past every inventory, and so is the greatest.
+fn index(digits: &[u8]) -> u32 {
+    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u32::MAX)
+}
+
+fn assignment(index: u32, line: &[u8], digits: usize) -> Result<Assignment, String> {
+    let (pid, keys) = pid_and_keys(&line[digits..])?;
+    let mut assignment = Assignment {
+        index,
+        slot: None,
+        identity: Identity::default(),
+        owner: Owner { pid, start: None, boot: None, pid_namespace: None, uid: None },
+        grant: None,
+        since: None,
+        invocation: None,
+        cgroup: None,
+        unknown: String::new(),
+    };
+    let (mut id, mut of) = (None, None);
+    for (key, value) in pairs(keys)? {
+        match key {
+            "grant" => id = Some(hex64(value)?),
+            "of" => of = Some(number(value)?),
+            "slot" => assignment.slot = Some(number(value)?),
+            "time" => assignment.since = Some(number(value)?),
+            "inv" => assignment.invocation = Some(unescape(value)),
+            "cgroup" => assignment.cgroup = Some(unescape(value)),
+            _ if identity_key(&mut assignment.identity, key, value)? => {}
+            _ if owner_key(&mut assignment.owner, key, value)? => {}
+            _ => keep(&mut assignment.unknown, key, value),
+        }
+    }
+    assignment.grant = match (id, of) {
+        (Some(id), Some(of)) => Some(Grant { id, of }),
+        (None, None) => None,
+        _ => return Err("has only one of `grant` and `of`".to_owned()),
+    };
+    Ok(assignment)
+}
+
+fn keep(unknown: &mut String, key: &str, value: &str) {
+    if !unknown.is_empty() {
+        unknown.push(';');
+    }
+    let _ = write!(unknown, "{key}={value}"); // writing to a String cannot fail
+}
+
+fn waiter(rest: &[u8]) -> Result<Waiter, String> {
+    let (pid, keys) = pid_and_keys(rest)?;
+    let owner = Owner { pid, start: None, boot: None, pid_namespace: None, uid: None };
+    let mut waiter = Waiter { owner, amount: 0, ticket: 0 };
+    for (key, value) in pairs(keys)? {
+        match key {
+            "amount" => waiter.amount = number(value)?,
+            "ticket" => waiter.ticket = number(value)?,
+            _ => {
+                owner_key(&mut waiter.owner, key, value)?;
+            }
+        }
+    }
+    Ok(waiter)
+}
+
+fn drained(rest: &[u8]) -> Result<Line, String> {
+    let rest = rest.strip_prefix(b" ").unwrap_or(rest);
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 {
+        return Err(format!("`!{}` names no index", printable(rest)));
+    }
+    let index = index(&rest[..digits]);
+    Ok(match drained_keys(index, &rest[digits..]) {
+        Ok(drained) => Line::Drained(drained),
+        Err(problem) => Line::Withheld { index, problem: format!("`!{}` {problem}", printable(rest)) },
+    })
+}
+
+fn drained_keys(index: u32, keys: &[u8]) -> Result<Drained, String> {
+    let identity = Identity::default();
+    let mut drained = Drained { index, identity, uid: None, since: None, reason: String::new() };
+    for (key, value) in pairs(ascii(keys.strip_prefix(b"\t").ok_or("has no TAB after the index")?)?)? {
+        match key {
+            "uid" => drained.uid = Some(number(value)?),
+            "time" => drained.since = Some(number(value)?),
+            "reason" => drained.reason = unescape(value),
+            _ => {
+                identity_key(&mut drained.identity, key, value)?;
+            }
+        }
+    }
+    Ok(drained)
+}
+
+/// `SP PID [TAB keys]`.
+fn pid_and_keys(rest: &[u8]) -> Result<(u32, &str), String> {
+    let rest = ascii(rest.strip_prefix(b" ").ok_or("has no blank before the pid")?)?;
+    let (pid, keys) = rest.split_once('\t').unwrap_or((rest, ""));
+    let parsed: u32 = number(pid).map_err(|_| format!("has `{}` where a pid should be", printable(pid.as_bytes())))?;
+    if parsed == 0 || parsed >= PID_LIMIT {
+        return Err(format!("has {parsed} where a pid should be"));
+    }
+    Ok((parsed, keys))
+}
+
+fn ascii(bytes: &[u8]) -> Result<&str, String> {
+    if !bytes.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
+        return Err("holds a byte that is not printable ASCII".to_owned());
+    }
+    std::str::from_utf8(bytes).map_err(|error| error.to_string())
+}
+
+/// The `key=value` pairs; an empty one is padding.
+fn pairs(keys: &str) -> Result<Vec<(&str, &str)>, String> {
+    let mut pairs = Vec::with_capacity(12);
+    for pair in keys.split(';').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some((_, value)) if value.contains([' ', '\t']) => return Err("has a blank among its keys".to_owned()),
+            Some(("v", VERSION)) => {}
+            Some(("v", version)) => return Err(format!("is of format version {version}, which this program does not know")),
+            Some((key, value)) => pairs.push((key, value)),
+            None => return Err(format!("has `{pair}` where key=value should be")),
+        }
+    }
+    Ok(pairs)
+}
+
+/// Whether the key is one of an identity's.
+fn identity_key(identity: &mut Identity, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "uuid" => identity.uuid = Some(unescape(value)),
+        "pci" => identity.pci = Some(value.parse()?),
+        "id" => identity.id = Some(unescape(value)),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Whether the key is one of an owner's.
+fn owner_key(owner: &mut Owner, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "start" => owner.start = Some(number(value)?),
+        "boot" => owner.boot = (value != "-").then(|| unescape(value)),
+        "pidns" => owner.pid_namespace = Some(number(value)?),
+        "uid" => owner.uid = Some(number(value)?),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// The ids of the grants that a free line was part of. It may be half written over, so all are taken.
+fn grants(line: &[u8]) -> Vec<u64> {
+    let pieces = line.split(|byte| matches!(byte, b';' | b'\t'));
+    pieces
+        .filter_map(|piece| piece.strip_prefix(b"grant="))
+        .filter_map(|id| hex64(std::str::from_utf8(id).ok()?).ok())
+        .collect()
+}
+
+/// Digits only: `parse` alone would take a sign.
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_digits.then(|| text.parse().ok()).flatten().ok_or_else(|| format!("has `{text}` where a number should be"))
+}
+
+fn hex64(text: &str) -> Result<u64, String> {
+    let is_hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex
+        .then(|| u64::from_str_radix(text, 16).ok())
+        .flatten()
+        .ok_or_else(|| format!("has `{text}` where 16 hexadecimal digits should be"))
+}
+
+fn excerpt(line: &[u8]) -> String {
+    format!("`{}`", printable(line))
+}
+
+/// The first bytes of a line, fit for a terminal.
+fn printable(line: &[u8]) -> String {
+    const LONGEST: usize = 60;
+    let more = if line.len() > LONGEST { "..." } else { "" };
+    format!("{}{more}", line[..line.len().min(LONGEST)].escape_ascii())
+}
+
+/// An assignment as a line, without its line end.
+pub(crate) fn print(assignment: &Assignment) -> String {
+    let Assignment { index, slot, identity, owner, grant, since, invocation, cgroup, unknown } = assignment;
+    let mut line = format!("{index} {}\tv={VERSION}", owner.pid);
+    let mut key = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            let _ = write!(line, ";{key}={value}"); // writing to a String cannot fail
+        }
+    };
+    key("grant", grant.map(|grant| format!("{:016x}", grant.id)));
+    key("of", grant.map(|grant| grant.of.to_string()));
+    key("uuid", identity.uuid.as_deref().map(escape));
+    key("pci", identity.pci.map(|pci| pci.to_string()));
+    key("id", identity.id.as_deref().map(escape));
+    key("slot", slot.map(|slot| slot.to_string()));
+    key("start", owner.start.map(|start| start.to_string()));
+    key("boot", Some(owner.boot.as_deref().map_or_else(|| "-".to_owned(), escape)));
+    key("pidns", owner.pid_namespace.map(|inode| inode.to_string()));
+    key("uid", owner.uid.map(|uid| uid.to_string()));
+    key("time", since.map(|seconds| seconds.to_string()));
+    key("inv", invocation.as_deref().map(escape));
+    key("cgroup", cgroup.as_deref().map(escape));
+    if !unknown.is_empty() {
+        line.push(';');
+        line.push_str(unknown);
+    }
+    line
+}
+
+/// Every byte that the format gives a meaning, or that is not printable ASCII, as `%XX`.
+fn escape(value: &str) -> String {
+    let mut escaped = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        if byte.is_ascii_graphic() && !matches!(byte, b'%' | b';') {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}"); // writing to a String cannot fail
+        }
+    }
+    escaped
+}
+
+/// The opposite of [`escape`]. A `%` that no two hexadecimal digits follow stands for itself.
+fn unescape(value: &str) -> String {
+    if !value.contains('%') {
+        return value.to_owned();
+    }
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let escaped = (*first == b'%').then(|| tail.first_chunk::<2>().and_then(hex8)).flatten();
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn hex8(digits: &[u8; 2]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(digits[0])? * 16 + digit(digits[1])?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Assignment {
+        Assignment {
+            index: 11,
+            slot: Some(2),
+            identity: Identity {
+                uuid: Some("GPU-5".to_owned()),
+                pci: "0000:3b:00.0".parse().ok(),
+                id: Some("slot 1; 100 %\n\u{e9}".to_owned()),
+            },
+            owner: Owner {
+                pid: 4711,
+                start: Some(98765),
+                boot: Some("ab".repeat(16)),
+                pid_namespace: Some(4_026_531_836),
+                uid: Some(998),
+            },
+            grant: Some(Grant { id: 0xfeed, of: 2 }),
+            since: Some(1_700_000_000),
+            invocation: Some("cd".repeat(16)),
+            cgroup: Some("/a b".to_owned()),
+            unknown: "later=1;more=".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_line_prints_back_to_itself_and_keeps_to_the_alphabet() {
+        let line = print(&full());
+        assert_eq!(parse(line.as_bytes()), Ok(Line::Held(full())));
+        let (before, after) = line.split_once('\t').unwrap();
+        assert_eq!(before, "11 4711");
+        assert!(after.bytes().all(|byte| byte.is_ascii_graphic()), "{after}");
+        assert_eq!(after.matches(";later=1;more=").count(), 1);
+    }
+
+    #[test]
+    fn a_line_of_the_script_is_an_assignment() {
+        for line in ["3 4711", "3 4711\r", "003 4711", "3 4711\t;;;"] {
+            match parse(line.as_bytes()) {
+                Ok(Line::Held(assignment)) => {
+                    assert_eq!((assignment.index, assignment.owner.pid), (3, 4711), "{line}");
+                    assert!(assignment.is_the_scripts());
+                }
+                other => panic!("{line}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn what_begins_with_an_index_and_is_no_assignment_withholds_it() {
+        for (line, index, says) in [
+            ("3 ",                   3, "`` where a pid"),
+            ("3 47x1",               3, "`47x1` where a pid"),
+            ("3 +47",                3, "`+47` where a pid"),
+            ("3 -47",                3, "`-47` where a pid"),
+            ("3 0",                  3, "0 where a pid"),
+            ("3 4194304",            3, "4194304 where a pid"),
+            ("3 1 2",                3, "`1 2` where a pid"),
+            ("3\t4711",              3, "no blank before the pid"),
+            ("3 47\0\0",             3, "not printable ASCII"),
+            ("3 47\tv=1;id=\u{e9}",  3, "not printable ASCII"),
+            ("3 47\tv=2",            3, "format version 2"),
+            ("3 47\tstart=x",        3, "`x` where a number"),
+            ("3 47\tgrant=1;of=1",   3, "16 hexadecimal"),
+            ("3 47\tof=1",           3, "only one of"),
+            ("3 47\tpci=0",          3, "not a PCI address"),
+            ("3 47\tword",           3, "`word` where key=value"),
+            ("3 47\ta=b c",          3, "blank among its keys"),
+            ("3 47\ta=b\tcut-short", 3, "blank among its keys"),
+            ("99999999999 1 2",      u32::MAX, "where a pid"),
+            ("! 3\tuid=x",           3, "`x` where a number"),
+            ("! 3",                  3, "no TAB"),
+        ] {
+            match parse(line.as_bytes()) {
+                Ok(Line::Withheld { index: found, problem }) => {
+                    assert_eq!(found, index, "{line:?}");
+                    assert!(problem.contains(says), "{line:?}: {problem}");
+                    assert!(problem.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()), "{problem}");
+                }
+                other => panic!("{line:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_index_is_an_error() {
+        for line in ["x", " 3 47", "3", "3x 47", "-1 47", "\0\0\0", "\u{feff}3 47", "! x"] {
+            assert!(parse(line.as_bytes()).is_err(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_named_by_its_first_bytes() {
+        let problem = parse(&[b'x'; 10_000_000]).unwrap_err();
+        assert!(problem.len() < 200, "{}", problem.len());
+    }
+
+    #[test]
+    fn a_waiter_and_a_drained_unit() {
+        let Ok(Line::Waiter(waiter)) = parse(b"? 12\tv=1;start=5;boot=-;pidns=7;uid=0;amount=2;ticket=9") else {
+            panic!("not a waiter");
+        };
+        assert_eq!((waiter.owner.pid, waiter.owner.start, waiter.amount, waiter.ticket), (12, Some(5), 2, 9));
+        let Ok(Line::Drained(drained)) = parse(b"! 4\tv=1;uuid=GPU-1;uid=0;time=5;reason=too%20hot") else {
+            panic!("not a drained unit");
+        };
+        assert_eq!((drained.index, drained.reason.as_str()), (4, "too hot"));
+        assert_eq!(parse(b"? torn"), Ok(Line::Free(Vec::new())), "a waiter holds nothing");
+    }
+
+    #[test]
+    fn a_free_line_marks_every_grant_it_names() {
+        let line = b"#1 2\tv=1;grant=00000000000000ff;of=1;gra;grant=00000000000000aa;x";
+        assert_eq!(parse(line), Ok(Line::Free(vec![0xff, 0xaa])));
+    }
+}

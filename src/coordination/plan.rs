@@ -1,0 +1,305 @@
+//! What to write, and in which order, so that a crash at any byte leaves a record that holds: pure.
+//!
+//! * The file only grows, by line ends, so that every prefix of the growth ends a line and the script's
+//!   `>>` never glues its line on to another.
+//! * A line's body goes in behind a `#`; its deciding first byte is a write of its own, and the last one.
+//! * To free lines is to write `#` over their first bytes, in one write from the first to the last of them.
+
+use crate::assignment::Assignment;
+use crate::coordination::format;
+use crate::coordination::text::{Space, Span, Text};
+
+/// Ends a line that was cut short so that it still is no assignment: a second TAB, and a word that is no key.
+const CUT: &[u8] = b"\tcut-short";
+
+/// Bytes to be put at a place in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Write {
+    pub(crate) at: usize,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What is to change. Numbers are positions in [`Record::assignments`](crate::assignment::Record).
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    /// Assignments of the dead.
+    pub(crate) stale: Vec<usize>,
+    /// Lines of the script with living owners, and what replaces each.
+    pub(crate) settled: Vec<(usize, Assignment)>,
+    /// Assignments whose owner gives them back.
+    pub(crate) released: Vec<usize>,
+    /// New assignments.
+    pub(crate) granted: Vec<Assignment>,
+}
+
+/// A change as writes, to be made in the order of the fields.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Frees what is stale. Before anything else, since every write renews the time by which the owners of
+    /// the script's lines are judged.
+    pub(crate) clear: Vec<Write>,
+    /// To be appended.
+    pub(crate) growth: Vec<u8>,
+    pub(crate) fill: Vec<Write>,
+    /// What takes the grant back again, once it was filled in.
+    pub(crate) undo: Vec<Write>,
+}
+
+/// Plans a change to the file.
+pub(crate) fn plan(text: &Text, change: &Change) -> Plan {
+    let spans = |positions: &[usize]| positions.iter().map(|position| text.held[*position]).collect::<Vec<_>>();
+    let new = change.settled.iter().map(|(_, assignment)| assignment).chain(&change.granted);
+    let mut placement = place(text, &new.map(format::print).collect::<Vec<_>>());
+    let granted = placement.firsts.split_off(change.settled.len());
+    let replaced = change.settled.iter().map(|(position, _)| text.held[*position]).collect::<Vec<_>>();
+
+    let mut fill = placement.bodies;
+    fill.extend(placement.firsts);
+    fill.extend(free(text, &replaced));
+    fill.extend(free(text, &spans(&change.released)));
+    let undo = granted.iter().map(|first| Write { at: first.at, bytes: b"#".to_vec() }).collect();
+    fill.extend(granted);
+    let clear = free(text, &spans(&change.stale)).into_iter().collect();
+    Plan { clear, growth: placement.growth, fill, undo }
+}
+
+/// The write that frees the lines at `spans`, if there are any.
+pub(crate) fn free(text: &Text, spans: &[Span]) -> Option<Write> {
+    let (from, to) = (spans.iter().map(|span| span.at).min()?, spans.iter().map(|span| span.at).max()?);
+    let mut bytes = text.bytes[from..=to].to_vec();
+    for span in spans {
+        bytes[span.at - from] = b'#';
+    }
+    Some(Write { at: from, bytes })
+}
+
+/// The writes that make whole lines free space, for what an earlier boot left in any shape.
+pub(crate) fn blot(spans: &[Span]) -> Vec<Write> {
+    let lines = spans.iter().filter(|span| span.len > 0);
+    lines.map(|span| Write { at: span.at, bytes: vec![b'#'; span.len] }).collect()
+}
+
+/// New lines, from nothing to held.
+#[derive(Debug, Default)]
+struct Placement {
+    growth: Vec<u8>,
+    /// In these every line begins with `#`.
+    bodies: Vec<Write>,
+    /// One for each line in the order given: its first byte, which makes it hold.
+    firsts: Vec<Write>,
+}
+
+/// Where `lines`, none of which has a line end or is empty, go.
+fn place(text: &Text, lines: &[String]) -> Placement {
+    let mut placement = Placement::default();
+    let mut space = text.space.clone();
+    let mut appended = Write { at: text.bytes.len(), bytes: Vec::new() };
+    if text.is_cut {
+        placement.growth.extend_from_slice(CUT);
+        placement.growth.push(b'\n');
+        appended.at += placement.growth.len();
+    }
+    for line in lines {
+        let at = match reuse(&mut space, line.len()) {
+            Some(space) => {
+                placement.bodies.push(Write { at: space.span.at, bytes: body(line, &space) });
+                space.span.at
+            }
+            None => append(&mut appended, line),
+        };
+        placement.firsts.push(Write { at, bytes: line.as_bytes()[..1].to_vec() });
+    }
+    placement.growth.resize(placement.growth.len() + appended.bytes.len(), b'\n');
+    if !appended.bytes.is_empty() {
+        placement.bodies.push(appended);
+    }
+    placement
+}
+
+/// Takes the first space that is long enough.
+fn reuse(space: &mut Vec<Space>, len: usize) -> Option<Space> {
+    let fits = space.iter().position(|space| space.span.len >= len)?;
+    Some(space.remove(fits))
+}
+
+/// The line behind a `#`. A free line keeps its length: padding is empty keys, since what was behind a
+/// line end in the middle of it could begin like an assignment.
+fn body(line: &str, space: &Space) -> Vec<u8> {
+    let mut body = line.as_bytes().to_vec();
+    body[0] = b'#';
+    if !space.is_blank {
+        body.resize(space.span.len, b';');
+    }
+    body
+}
+
+/// The last line end stays as the growth wrote it.
+fn append(appended: &mut Write, line: &str) -> usize {
+    let at = appended.at + appended.bytes.len();
+    appended.bytes.push(b'#');
+    appended.bytes.extend_from_slice(&line.as_bytes()[1..]);
+    appended.bytes.push(b'\n');
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::assignment::{Grant, Owner};
+    use crate::device::Identity;
+
+    fn assignment(index: u32, pid: u32, grant: Option<(u64, u32)>) -> Assignment {
+        let owner = Owner { pid, start: Some(7), boot: None, pid_namespace: Some(1), uid: Some(0) };
+        Assignment {
+            index,
+            slot: None,
+            identity: Identity { uuid: Some(format!("GPU-{index}")), ..Identity::default() },
+            owner,
+            grant: grant.map(|(id, of)| Grant { id, of }),
+            since: Some(1),
+            invocation: None,
+            cgroup: None,
+            unknown: String::new(),
+        }
+    }
+
+    /// One pair for each unit that the text says is held, sorted.
+    fn holders(bytes: &[u8]) -> Vec<(u32, u32)> {
+        let text = Text::read(bytes.to_vec());
+        assert_eq!(text.malformed, [], "{}", bytes.escape_ascii());
+        let mut held: Vec<_> = text.record.assignments.iter().map(|a| (a.index, a.owner.pid)).collect();
+        held.extend(text.record.withheld.iter().map(|withheld| (withheld.index, 0)));
+        held.sort_unstable();
+        held.dedup();
+        held
+    }
+
+    /// Every state that a crash can leave, in the order of time.
+    fn states(before: &[u8], plan: &Plan) -> Vec<Vec<u8>> {
+        let mut bytes = before.to_vec();
+        let mut states = vec![bytes.clone()];
+        let put = |bytes: &mut Vec<u8>, states: &mut Vec<Vec<u8>>, write: &Write| {
+            for (offset, byte) in write.bytes.iter().enumerate() {
+                bytes[write.at + offset] = *byte;
+                states.push(bytes.clone());
+            }
+        };
+        plan.clear.iter().for_each(|write| put(&mut bytes, &mut states, write));
+        for byte in &plan.growth {
+            bytes.push(*byte);
+            states.push(bytes.clone());
+        }
+        plan.fill.iter().for_each(|write| put(&mut bytes, &mut states, write));
+        states
+    }
+
+    fn record(assignments: &[Assignment]) -> Vec<u8> {
+        assignments.iter().flat_map(|a| format!("{}\n", format::print(a)).into_bytes()).collect()
+    }
+
+    /// Two granted units, in files of every shape.
+    fn shapes() -> Vec<(&'static str, Vec<u8>)> {
+        let long = [b"#".to_vec(), vec![b'x'; 300], b"\n".to_vec()].concat();
+        let held = record(&[assignment(0, 10, Some((5, 1)))]);
+        vec![
+            ("empty", vec![]),
+            ("a living owner", held.clone()),
+            ("a free line", [long.clone(), held.clone()].concat()),
+            ("two free lines", [long.clone(), held.clone(), long].concat()),
+            ("left by a growth", [held.clone(), vec![b'\n'; 500]].concat()),
+            ("a cut line", [held, b"9 12".to_vec()].concat()),
+        ]
+    }
+
+    /// G1, G2 and G5: whatever byte is the last, the file can be read, what was held is held, and of the
+    /// grant there is all or nothing; also after the script has appended a line of its own.
+    #[test]
+    fn a_crash_at_any_byte_leaves_all_of_a_grant_or_none() {
+        let mut count = 0;
+        for (case, before) in shapes() {
+            let granted = vec![assignment(11, 4711, Some((1, 2))), assignment(12, 4711, Some((1, 2)))];
+            let text = Text::read(before.clone());
+            let plan = plan(&text, &Change { granted, ..Change::default() });
+            let old = holders(&before);
+            let new = [old.clone(), vec![(11, 4711), (12, 4711)]].concat();
+            let states = states(&before, &plan);
+            for (step, state) in states.iter().enumerate() {
+                let is_last = step == states.len() - 1;
+                let mut expected = if is_last { new.clone() } else { old.clone() };
+                expected.sort_unstable();
+                assert_eq!(holders(state), expected, "{case}, byte {step}: {}", state.escape_ascii());
+                if state.last() == Some(&b'\n') || state.is_empty() {
+                    let appended = [state.as_slice(), b"7 99\n"].concat();
+                    expected.push((7, 99));
+                    expected.sort_unstable();
+                    assert_eq!(holders(&appended), expected, "{case}, byte {step}, and the script");
+                }
+                count += 1;
+            }
+        }
+        assert!(count > 2000, "{count} states are too few to have cut every byte");
+    }
+
+    /// A release is seen whole or not at all: the first `#` frees all lines of the grant.
+    #[test]
+    fn a_crash_at_any_byte_leaves_all_of_a_release_or_none() {
+        let held = [assignment(0, 1, Some((1, 2))), assignment(1, 9, Some((2, 1))), assignment(2, 1, Some((1, 2)))];
+        let before = record(&held);
+        let plan = plan(&Text::read(before.clone()), &Change { released: vec![0, 2], ..Change::default() });
+        for (step, state) in states(&before, &plan).iter().enumerate() {
+            let expected = if step == 0 { vec![(0, 1), (1, 9), (2, 1)] } else { vec![(1, 9)] };
+            assert_eq!(holders(state), expected, "byte {step}");
+        }
+    }
+
+    /// A living owner of a line of the script holds its unit at every byte, before and after it is settled.
+    #[test]
+    fn a_line_of_the_script_holds_while_it_is_settled() {
+        let before = b"3 33\n4 44\n";
+        let settled = vec![(0, assignment(3, 33, Some((8, 1)))), (1, assignment(4, 44, Some((9, 1))))];
+        let granted = vec![assignment(5, 55, Some((10, 1)))];
+        let plan = plan(&Text::read(before.to_vec()), &Change { settled, granted, ..Change::default() });
+        let states = states(before, &plan);
+        for (step, state) in states.iter().enumerate() {
+            let held = holders(state);
+            assert!(held.contains(&(3, 33)) && held.contains(&(4, 44)), "byte {step}");
+            assert_eq!(held.len(), if step == states.len() - 1 { 3 } else { 2 }, "byte {step}");
+        }
+        let last = Text::read(states.last().unwrap().clone());
+        assert!(last.record.assignments.iter().all(|assignment| !assignment.is_the_scripts()));
+    }
+
+    /// Stale lines go before the growth: a write renews the time that the script's lines are judged by.
+    #[test]
+    fn what_is_stale_is_cleared_first_and_its_space_is_not_reused_in_the_same_change() {
+        let before = record(&[assignment(0, 1, Some((1, 1)))]);
+        let granted = vec![assignment(0, 2, Some((2, 1)))];
+        let plan = plan(&Text::read(before.clone()), &Change { stale: vec![0], granted, ..Change::default() });
+        assert_eq!(plan.clear, [Write { at: 0, bytes: b"#".to_vec() }]);
+        for (step, state) in states(&before, &plan).iter().enumerate().skip(1) {
+            assert!(holders(state).iter().all(|holder| *holder == (0, 2)), "byte {step}");
+        }
+    }
+
+    #[test]
+    fn a_reused_free_line_keeps_its_length_and_the_file_its_size() {
+        let before = [b"#".to_vec(), vec![b'x'; 300], b"\n".to_vec()].concat();
+        let granted = vec![assignment(0, 2, Some((2, 1)))];
+        let plan = plan(&Text::read(before.clone()), &Change { granted, ..Change::default() });
+        let after = states(&before, &plan).pop().unwrap();
+        assert_eq!(after.len(), before.len());
+        assert_eq!(holders(&after), [(0, 2)]);
+    }
+
+    #[test]
+    fn an_undo_frees_what_was_granted() {
+        let before = record(&[assignment(0, 1, Some((1, 1)))]);
+        let granted = vec![assignment(1, 2, Some((2, 2))), assignment(2, 2, Some((2, 2)))];
+        let mut plan = plan(&Text::read(before.clone()), &Change { granted, ..Change::default() });
+        plan.fill.append(&mut plan.undo);
+        for state in states(&before, &plan).iter().rev().take(2) {
+            assert_eq!(holders(state), [(0, 1)]);
+        }
+    }
+}

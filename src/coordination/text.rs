@@ -1,0 +1,189 @@
+//! The bytes of the coordination file, read into a record: pure.
+//!
+//! Beside the record it knows where each line lies, so that a change is a list of small writes into the
+//! bytes that are there (`plan`).
+
+use std::collections::HashSet;
+
+use crate::assignment::{Record, Withheld};
+use crate::coordination::format::{self, Line};
+
+/// A longer free line is left alone: reusing it would mean padding all of it.
+const LONGEST_REUSED: usize = 4096;
+
+/// Where a line lies in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) at: usize,
+    /// Without the line end.
+    pub(crate) len: usize,
+}
+
+/// A place for one line that may be written over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Space {
+    pub(crate) span: Span,
+    /// A run of line ends, which needs no padding; else a free line, which ends where it ends.
+    pub(crate) is_blank: bool,
+}
+
+/// A line that cannot even be pinned to an index.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Malformed {
+    /// From 1.
+    pub(crate) line: usize,
+    pub(crate) problem: String,
+}
+
+/// The file as it was read under the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Text {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) record: Record,
+    /// Of each of the record's assignments, in the same order.
+    pub(crate) held: Vec<Span>,
+    /// Lines of grants that were not finished; they hold nothing and are freed first.
+    pub(crate) unfinished: Vec<Span>,
+    pub(crate) space: Vec<Space>,
+    pub(crate) malformed: Vec<Malformed>,
+    /// Lines that withhold an index or are malformed.
+    pub(crate) damaged: Vec<Span>,
+    /// Whether the last line lacks its line end.
+    pub(crate) is_cut: bool,
+    marked: HashSet<u64>,
+}
+
+impl Text {
+    pub(crate) fn read(bytes: Vec<u8>) -> Text {
+        let mut text = Text { is_cut: bytes.last().is_some_and(|last| *last != b'\n'), ..Text::default() };
+        let mut at = 0;
+        for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let span = Span { at, len: line.len() };
+            at += line.len() + 1;
+            let is_cut = at > bytes.len();
+            match format::parse(line) {
+                Ok(line) => text.take(number + 1, span, cut(line, is_cut), is_cut),
+                Err(problem) => text.refuse(number + 1, span, problem),
+            }
+        }
+        text.bytes = bytes;
+        text.drop_unfinished();
+        text
+    }
+
+    fn take(&mut self, number: usize, span: Span, line: Line, is_cut: bool) {
+        match line {
+            Line::Nothing => self.empty_line(span, is_cut),
+            Line::Free(grants) => {
+                self.marked.extend(grants);
+                if !is_cut && span.len <= LONGEST_REUSED {
+                    self.space.push(Space { span, is_blank: false });
+                }
+            }
+            Line::Held(assignment) => {
+                self.record.assignments.push(assignment);
+                self.held.push(span);
+            }
+            Line::Withheld { index, problem } => {
+                self.record.withheld.push(Withheld { index, line: number, problem });
+                self.damaged.push(span);
+            }
+            Line::Waiter(waiter) => self.record.waiters.push(waiter),
+            Line::Drained(drained) => self.record.drained.push(drained),
+        }
+    }
+
+    /// Empty lines are what an unfinished growth leaves. A run of them is space, but for its last line end.
+    fn empty_line(&mut self, span: Span, is_cut: bool) {
+        match self.space.last_mut() {
+            _ if is_cut => {} // what follows the last line end is no line
+            Some(Space { span: run, is_blank: true }) if run.at + run.len + 1 == span.at => run.len += 1,
+            _ => self.space.push(Space { span, is_blank: true }),
+        }
+    }
+
+    fn refuse(&mut self, line: usize, span: Span, problem: String) {
+        self.malformed.push(Malformed { line, problem });
+        self.damaged.push(span);
+    }
+
+    /// A grant is not held while any free line bears its id: its last line was never made to hold, or its
+    /// first one was freed.
+    fn drop_unfinished(&mut self) {
+        if self.marked.is_empty() {
+            return;
+        }
+        let marked = std::mem::take(&mut self.marked);
+        let assignments = std::mem::take(&mut self.record.assignments);
+        let spans = std::mem::take(&mut self.held);
+        for (assignment, span) in assignments.into_iter().zip(spans) {
+            if assignment.grant.is_some_and(|grant| marked.contains(&grant.id)) {
+                self.unfinished.push(span);
+            } else {
+                self.record.assignments.push(assignment);
+                self.held.push(span);
+            }
+        }
+    }
+}
+
+/// A last line without its line end was cut short, and a pid that was cut short is another pid.
+fn cut(line: Line, is_cut: bool) -> Line {
+    match line {
+        Line::Held(assignment) if is_cut => {
+            let problem = "is cut short: the last line has no end".to_owned();
+            Line::Withheld { index: assignment.index, problem }
+        }
+        line => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn indexes(text: &str) -> Vec<u32> {
+        Text::read(text.into()).record.assignments.iter().map(|assignment| assignment.index).collect()
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn what_is_held() {
+        for (case, text, held) in [
+            ("an empty file",           "",                                                        vec![]),
+            ("lines of the script",     "0 11\n1 12\n",                                            vec![0, 1]),
+            ("duplicates",              "0 11\n0 12\n",                                            vec![0, 0]),
+            ("a freed line",            "# 11\n1 12\n",                                            vec![1]),
+            ("what a growth left",      "0 11\n\n\n\n1 12\n",                                     vec![0, 1]),
+            ("a finished grant",        "0 1\tgrant=00000000000000aa;of=2\n1 1\tgrant=00000000000000aa;of=2\n", vec![0, 1]),
+            ("an unfinished grant",     "0 1\tgrant=00000000000000aa;of=2\n# 1\tgrant=00000000000000aa;of=2\n", vec![]),
+            ("marked later in the file", "0 1\tgrant=00000000000000aa;of=1\n1 2\n#;grant=00000000000000aa\n",       vec![1]),
+            ("a torn id marks nothing", "0 1\tgrant=00000000000000aa;of=1\n#;grant=00000000000000a\n",             vec![0]),
+        ] {
+            assert_eq!(indexes(text), held, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_last_line_without_its_end_withholds_its_index() {
+        let text = Text::read(b"0 11\n1 47".to_vec());
+        assert_eq!(text.record.assignments.len(), 1);
+        assert_eq!((text.record.withheld[0].index, text.record.withheld[0].line), (1, 2));
+        assert!(text.is_cut);
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn where_a_line_may_be_written() {
+        for (text, space) in [
+            ("#abc\n",         vec![(0, 4, false)]),
+            ("0 1\n\n\n\n",   vec![(4, 2, true)]),
+            ("\n\n#a\n\n\n",  vec![(0, 1, true), (2, 2, false), (5, 1, true)]),
+            ("#abc",           vec![]),
+        ] {
+            let read = Text::read(text.into());
+            let found: Vec<_> = read.space.iter().map(|s| (s.span.at, s.span.len, s.is_blank)).collect();
+            assert_eq!(found, space, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Every way to fail, each with the exit status that says who can act on it.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::exit::Exit;
+
+/// One failure, worded as a line that says what is wrong, where, and what to do.
+///
+/// A cause is the `source` and is never repeated in the text: `main` prints the chain once.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The command line, the environment or a process named there is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// The units exist and are taken, or there are fewer than asked for.
+    #[error("{0}")]
+    NotEnough(String),
+    /// The whole run is bounded; `what` names what was waited for.
+    #[error("the deadline of {} s passed while waiting for {what}", limit.as_secs_f64())]
+    Deadline { limit: Duration, what: String },
+    /// A line of a file that cannot be understood, and so is never read as "free".
+    #[error("{}:{line}: {problem}", path.display())]
+    Malformed { path: PathBuf, line: usize, problem: String },
+    /// A file that is refused as it is, with what to do about it.
+    #[error("{}: {problem}", path.display())]
+    File { path: PathBuf, problem: String },
+    /// The kernel refused an operation on a file.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// No inventory could be read, and why.
+    #[error("{0}")]
+    Inventory(String),
+    /// The owner cannot be told, or has changed.
+    #[error("{0}")]
+    Owner(String),
+    /// The answer could not be printed, so nothing stays recorded.
+    #[error("cannot write the answer to standard output")]
+    Output(#[source] io::Error),
+    /// The answer could not be printed and the record of it could not be taken back.
+    #[error(
+        "recorded for pid {pid} and not given: {problem}; release it with `gpu-coord deallocateAll --owner {pid}`"
+    )]
+    NotUndone { pid: u32, problem: String },
+}
+
+impl Error {
+    /// No `_` arm: a new variant does not compile until someone decides who can act on it.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Error::Usage(_) => Exit::Usage,
+            Error::NotEnough(_) => Exit::NotEnough,
+            Error::Deadline { .. } => Exit::Deadline,
+            Error::Malformed { .. }
+            | Error::File { .. }
+            | Error::Io { .. }
+            | Error::Inventory(_)
+            | Error::Owner(_)
+            | Error::Output(_)
+            | Error::NotUndone { .. } => Exit::Host,
+        }
+    }
+
+    /// For `map_err`: `File::open(path).map_err(Error::io("open", path))?`.
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Error::Io { action, path, source }
+    }
+}

@@ -1,0 +1,22 @@
+//! The exit statuses: a status says who can act on it.
+
+/// What the program ends with. Keep this list and `EXIT STATUS` in README.md the same; a test compares them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Success = 0,
+    /// The host is sound and its units are taken: retry later, or ask for fewer.
+    NotEnough = 1,
+    /// The command line is wrong: retrying cannot help.
+    Usage = 2,
+    /// The deadline passed while something was waited for: retry.
+    Deadline = 3,
+    /// The host is not as this program needs it: an operator must look.
+    Host = 4,
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

@@ -1,0 +1,33 @@
+//! The one deadline of a run: the probe of the devices, the wait for the lock and the print share it.
+
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+
+/// A point in time by which the run ends, whatever it waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    at: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    /// `limit` from now.
+    pub(crate) fn after(limit: Duration) -> Deadline {
+        Deadline { at: Instant::now() + limit, limit }
+    }
+
+    /// Zero once it has passed.
+    pub(crate) fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    pub(crate) fn has_passed(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// The failure to report when it has passed; `what` reads after "waiting for".
+    pub(crate) fn error(&self, what: impl Into<String>) -> Error {
+        Error::Deadline { limit: self.limit, what: what.into() }
+    }
+}

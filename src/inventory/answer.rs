@@ -1,0 +1,68 @@
+//! What a source that looks at the host can say.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::device::Device;
+use crate::host::child;
+
+pub(super) type Answer = Result<Found, Silence>;
+
+/// At least one device, sound or sick.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) devices: Vec<Device>,
+    /// One line each, of what should be looked at although the answer holds.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Why a source named no device. "There is none" and "it does not work" are different answers, since
+/// different people act on them.
+#[derive(Debug)]
+pub(super) enum Silence {
+    /// There is nothing to ask on this host.
+    Absent(String),
+    /// It works, and there is no device.
+    Nothing {
+        why: String,
+        /// Whether the driver itself said so, so that asking it by another way is of no use.
+        sure: bool,
+    },
+    /// It is there and did not answer in time.
+    Late { limit: Duration, why: String },
+    /// It is there and does not work, and what to do about it.
+    Broken { why: anyhow::Error, cure: &'static str },
+}
+
+impl Silence {
+    /// How a vendor's tool that gave no answer counts. `missing` is said when there is no such tool.
+    pub(super) fn of_child(failure: child::Failure, limit: Duration, missing: String) -> Silence {
+        let cure = "run it by hand, and look at `dmesg`";
+        if failure.is_missing() {
+            Silence::Absent(missing)
+        } else if failure.is_late() {
+            Silence::Late { limit, why: failure.to_string() }
+        } else {
+            Silence::Broken { why: failure.into(), cure }
+        }
+    }
+
+    /// Whether something is wrong with the source, rather than that there is nothing to find.
+    pub(super) fn is_failure(&self) -> bool {
+        match self {
+            Silence::Absent(_) | Silence::Nothing { sure: true, .. } => false,
+            Silence::Nothing { sure: false, .. } | Silence::Late { .. } | Silence::Broken { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Silence::Absent(why) | Silence::Nothing { why, .. } | Silence::Late { why, .. } => {
+                out.write_str(why)
+            }
+            Silence::Broken { why, .. } => write!(out, "{why:#}"),
+        }
+    }
+}

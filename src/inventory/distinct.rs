@@ -1,0 +1,84 @@
+//! Whether the devices of one inventory can be told apart.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt::Display;
+use std::hash::Hash;
+
+use crate::device::Device;
+
+/// No two devices may share an index or an identity: one of them would be granted as the other. Says which
+/// two do.
+pub(super) fn check(devices: &[Device]) -> Result<(), String> {
+    unique(devices, "index", |device| Some(device.index))?;
+    unique(devices, "UUID", |device| device.identity.uuid.as_deref())?;
+    unique(devices, "PCI address", |device| device.identity.pci)?;
+    unique(devices, "id", |device| device.identity.id.as_deref())
+}
+
+fn unique<'a, K: Copy + Display + Eq + Hash>(
+    devices: &'a [Device],
+    what: &str,
+    key: impl Fn(&'a Device) -> Option<K>,
+) -> Result<(), String> {
+    let mut seen: HashMap<K, &Device> = HashMap::with_capacity(devices.len());
+    for device in devices {
+        let Some(key) = key(device) else { continue };
+        match seen.entry(key) {
+            Entry::Vacant(entry) => entry.insert(device),
+            Entry::Occupied(first) => {
+                let (first, second) = (label(first.get()), label(device));
+                return Err(format!("{first} and {second} have one {what}: {key}"));
+            }
+        };
+    }
+    Ok(())
+}
+
+/// A device in a sentence: by its index, and by the name that tells it from another of the same index.
+fn label(device: &Device) -> String {
+    let identity = &device.identity;
+    let id = identity.id.clone().or(identity.uuid.clone()).or(identity.pci.map(|pci| pci.to_string()));
+    match id {
+        Some(id) => format!("device {} ({id})", device.index),
+        None => format!("device {}", device.index),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Health, Identity};
+
+    fn device(index: u32, uuid: &str, pci: &str, id: &str) -> Device {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Device {
+            index,
+            identity: Identity { uuid: some(uuid), pci: pci.parse().ok(), id: some(id) },
+            name: None,
+            memory_mib: None,
+            minor: None,
+            nodes: Vec::new(),
+            health: Health::Sound,
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn both_are_named() {
+        for (case, one, other, says) in [
+            ("index",   device(0, "GPU-a", "", ""),            device(0, "GPU-b", "", ""),        "device 0 (GPU-a) and device 0 (GPU-b) have one index: 0"),
+            ("uuid",    device(0, "GPU-a", "", ""),            device(1, "GPU-a", "", ""),        "device 0 (GPU-a) and device 1 (GPU-a) have one UUID: GPU-a"),
+            ("address", device(0, "", "00000000:3B:00.0", ""), device(1, "", "0000:3b:00.0", ""), "have one PCI address: 0000:3b:00.0"),
+            ("id",      device(0, "", "", "x"),                device(1, "", "", "x"),            "have one id: x"),
+        ] {
+            let problem = check(&[one, other]).expect_err(case);
+            assert!(problem.contains(says), "{case}: {problem}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_equal() {
+        assert_eq!(check(&[device(0, "", "", ""), device(1, "", "", "")]), Ok(()));
+    }
+}

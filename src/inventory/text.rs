@@ -1,0 +1,34 @@
+//! What a tool printed, made fit for a message of one line.
+
+/// The most characters of one line that a message repeats.
+const LONGEST: usize = 120;
+
+/// `line` with control characters escaped, so that it can neither break the line nor drive a terminal, and
+/// cut to a length that a message can carry.
+pub(super) fn quote(line: &str) -> String {
+    let mut quoted = String::new();
+    for char in line.chars().take(LONGEST) {
+        if char.is_control() {
+            quoted.extend(char.escape_default());
+        } else {
+            quoted.push(char);
+        }
+    }
+    if line.chars().nth(LONGEST).is_some() {
+        quoted.push_str("...");
+    }
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_and_escaped() {
+        assert_eq!(quote("it's \"plain\" – é"), "it's \"plain\" – é");
+        assert_eq!(quote("a\tb\u{1b}[31m\0"), "a\\tb\\u{1b}[31m\\u{0}");
+        assert_eq!(quote(&"x".repeat(120)), "x".repeat(120));
+        assert_eq!(quote(&"x".repeat(121)), format!("{}...", "x".repeat(120)));
+    }
+}
