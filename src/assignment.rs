@@ -17,6 +17,14 @@ pub(crate) struct Owner {
     pub(crate) uid: Option<u32>,
 }
 
+impl Owner {
+    /// Whether both are one process. The uid may differ: a process can change it.
+    pub(crate) fn is(&self, other: &Owner) -> bool {
+        let names = |owner: &Owner| (owner.pid, owner.start, owner.pid_namespace);
+        names(self) == names(other) && self.boot == other.boot
+    }
+}
+
 /// What one request was given, all or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Grant {

@@ -2,6 +2,7 @@
 
 mod assignment;
 mod cli;
+mod commands;
 mod coordination;
 mod device;
 mod error;
@@ -9,5 +10,34 @@ mod exit;
 mod host;
 mod inventory;
 mod notes;
+mod policy;
+mod visible;
 
-fn main() {}
+use std::process::ExitCode;
+
+use cli::{Request, Stdout, Task};
+use error::Error;
+use host::deadline::Deadline;
+use notes::Notes;
+
+fn main() -> ExitCode {
+    let mut notes = Notes::default();
+    let exit = match cli::request(&mut notes) {
+        Ok(request) => {
+            let outcome = run(&request, &mut notes);
+            cli::report(&outcome, &notes, request.is_verbose, request.deadline)
+        }
+        Err(error) => cli::report(&Err(error), &notes, false, Deadline::after(cli::DEFAULT_DEADLINE)),
+    };
+    exit.into()
+}
+
+fn run(request: &Request, notes: &mut Notes) -> Result<(), Error> {
+    let stdout = Stdout::new();
+    match &request.task {
+        Task::Print(text) => stdout.write(text, request.deadline),
+        Task::Run(command) => {
+            commands::run(command, &request.surroundings, &stdout, request.deadline, notes)
+        }
+    }
+}

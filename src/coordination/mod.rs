@@ -1,5 +1,23 @@
 //! The coordination file: the one record, shared by every TaskManager of the host, of which process holds
 //! which unit.
-pub(crate) mod format;
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `format` | a line, from bytes to values and back (pure) |
+//! | `text` | the bytes of a file, read into a record (pure) |
+//! | `plan` | a change as crash-safe writes (pure) |
+//! | `file` | opening the file, or refusing it |
+//! | `lock` | its lock |
+//! | `ledger` | all of it together: the only way to read for a change, and to change |
+//! | `settle` | what becomes of the lines of Flink's own script |
+//! | `place` | whether what is written at a path is seen by others |
+
+pub(crate) mod ledger;
+pub(crate) mod place;
 pub(crate) mod plan;
-pub(crate) mod text;
+pub(crate) mod settle;
+
+mod file;
+mod format;
+mod lock;
+mod text;

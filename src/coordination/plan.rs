@@ -45,8 +45,10 @@ pub(crate) struct Plan {
     pub(crate) undo: Vec<Write>,
 }
 
-/// Plans a change to the file.
-pub(crate) fn plan(text: &Text, change: &Change) -> Plan {
+/// Plans a change to the file. `is_outdated`: what is damaged in it is of an earlier boot, and is cleared.
+///
+/// Lines of grants that were not finished are always freed, before a free line that marks them is reused.
+pub(crate) fn plan(text: &Text, change: &Change, is_outdated: bool) -> Plan {
     let spans = |positions: &[usize]| positions.iter().map(|position| text.held[*position]).collect::<Vec<_>>();
     let new = change.settled.iter().map(|(_, assignment)| assignment).chain(&change.granted);
     let mut placement = place(text, &new.map(format::print).collect::<Vec<_>>());
@@ -59,7 +61,11 @@ pub(crate) fn plan(text: &Text, change: &Change) -> Plan {
     fill.extend(free(text, &spans(&change.released)));
     let undo = granted.iter().map(|first| Write { at: first.at, bytes: b"#".to_vec() }).collect();
     fill.extend(granted);
-    let clear = free(text, &spans(&change.stale)).into_iter().collect();
+    let stale = [spans(&change.stale), text.unfinished.clone()].concat();
+    let mut clear: Vec<Write> = free(text, &stale).into_iter().collect();
+    if is_outdated {
+        clear.extend(blot(&text.damaged));
+    }
     Plan { clear, growth: placement.growth, fill, undo }
 }
 
@@ -220,7 +226,7 @@ mod tests {
         for (case, before) in shapes() {
             let granted = vec![assignment(11, 4711, Some((1, 2))), assignment(12, 4711, Some((1, 2)))];
             let text = Text::read(before.clone());
-            let plan = plan(&text, &Change { granted, ..Change::default() });
+            let plan = plan(&text, &Change { granted, ..Change::default() }, false);
             let old = holders(&before);
             let new = [old.clone(), vec![(11, 4711), (12, 4711)]].concat();
             let states = states(&before, &plan);
@@ -246,7 +252,7 @@ mod tests {
     fn a_crash_at_any_byte_leaves_all_of_a_release_or_none() {
         let held = [assignment(0, 1, Some((1, 2))), assignment(1, 9, Some((2, 1))), assignment(2, 1, Some((1, 2)))];
         let before = record(&held);
-        let plan = plan(&Text::read(before.clone()), &Change { released: vec![0, 2], ..Change::default() });
+        let plan = plan(&Text::read(before.clone()), &Change { released: vec![0, 2], ..Change::default() }, false);
         for (step, state) in states(&before, &plan).iter().enumerate() {
             let expected = if step == 0 { vec![(0, 1), (1, 9), (2, 1)] } else { vec![(1, 9)] };
             assert_eq!(holders(state), expected, "byte {step}");
@@ -259,7 +265,7 @@ mod tests {
         let before = b"3 33\n4 44\n";
         let settled = vec![(0, assignment(3, 33, Some((8, 1)))), (1, assignment(4, 44, Some((9, 1))))];
         let granted = vec![assignment(5, 55, Some((10, 1)))];
-        let plan = plan(&Text::read(before.to_vec()), &Change { settled, granted, ..Change::default() });
+        let plan = plan(&Text::read(before.to_vec()), &Change { settled, granted, ..Change::default() }, false);
         let states = states(before, &plan);
         for (step, state) in states.iter().enumerate() {
             let held = holders(state);
@@ -275,7 +281,7 @@ mod tests {
     fn what_is_stale_is_cleared_first_and_its_space_is_not_reused_in_the_same_change() {
         let before = record(&[assignment(0, 1, Some((1, 1)))]);
         let granted = vec![assignment(0, 2, Some((2, 1)))];
-        let plan = plan(&Text::read(before.clone()), &Change { stale: vec![0], granted, ..Change::default() });
+        let plan = plan(&Text::read(before.clone()), &Change { stale: vec![0], granted, ..Change::default() }, false);
         assert_eq!(plan.clear, [Write { at: 0, bytes: b"#".to_vec() }]);
         for (step, state) in states(&before, &plan).iter().enumerate().skip(1) {
             assert!(holders(state).iter().all(|holder| *holder == (0, 2)), "byte {step}");
@@ -286,7 +292,7 @@ mod tests {
     fn a_reused_free_line_keeps_its_length_and_the_file_its_size() {
         let before = [b"#".to_vec(), vec![b'x'; 300], b"\n".to_vec()].concat();
         let granted = vec![assignment(0, 2, Some((2, 1)))];
-        let plan = plan(&Text::read(before.clone()), &Change { granted, ..Change::default() });
+        let plan = plan(&Text::read(before.clone()), &Change { granted, ..Change::default() }, false);
         let after = states(&before, &plan).pop().unwrap();
         assert_eq!(after.len(), before.len());
         assert_eq!(holders(&after), [(0, 2)]);
@@ -296,7 +302,7 @@ mod tests {
     fn an_undo_frees_what_was_granted() {
         let before = record(&[assignment(0, 1, Some((1, 1)))]);
         let granted = vec![assignment(1, 2, Some((2, 2))), assignment(2, 2, Some((2, 2)))];
-        let mut plan = plan(&Text::read(before.clone()), &Change { granted, ..Change::default() });
+        let mut plan = plan(&Text::read(before.clone()), &Change { granted, ..Change::default() }, false);
         plan.fill.append(&mut plan.undo);
         for state in states(&before, &plan).iter().rev().take(2) {
             assert_eq!(holders(state), [(0, 1)]);

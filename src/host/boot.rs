@@ -9,17 +9,6 @@ use std::time::{Duration, SystemTime};
 use super::Host;
 use super::namespace::ticks_per_second;
 
-/// This boot of the host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Boot {
-    /// 32 hexadecimal digits, or `None` if they are not the kernel's own: systemd-nspawn and LXC mount a file
-    /// of theirs over them.
-    pub(crate) id: Option<String>,
-    /// Not later than the boot, by every clock that this boot may have had: clocks are stepped, and machines are restored
-    /// from snapshots. `None` where it cannot be told, and in a pid namespace below the initial one.
-    pub(crate) began: Option<SystemTime>,
-}
-
 /// The digits of `/proc/sys/kernel/random/boot_id`.
 pub(crate) fn parse_boot_id(text: &str) -> Option<String> {
     let digits: String = text.trim_ascii().chars().filter(|digit| *digit != '-').collect();
@@ -33,14 +22,23 @@ pub(crate) fn parse_btime(stat: &str) -> Option<u64> {
 }
 
 impl Host {
-    pub(crate) fn boot(&self) -> &Boot {
-        self.found.boot.get_or_init(|| Boot { id: self.boot_id(), began: self.began() })
+    /// 32 hexadecimal digits, or `None` if they are not the kernel's own: systemd-nspawn and LXC mount a file
+    /// of theirs over them.
+    pub(crate) fn boot_id(&self) -> Option<&str> {
+        self.found.boot_id.get_or_init(|| self.read_boot_id()).as_deref()
+    }
+
+    /// Not later than the boot by any clock that it has had: clocks are stepped, and machines are restored
+    /// from snapshots. `None` where it cannot be told, and in a pid namespace below the initial one.
+    pub(crate) fn boot_began(&self) -> Option<SystemTime> {
+        *self.found.began.get_or_init(|| self.read_began())
     }
 
     /// How long a process has run that started at `start`, in ticks of the initial time namespace.
     pub(crate) fn age(&self, start: u64) -> Option<Duration> {
         let uptime = fs::read_to_string(self.proc("uptime")).ok()?;
-        let seconds = Duration::try_from_secs_f64(uptime.split_ascii_whitespace().next()?.parse().ok()?).ok()?;
+        let seconds =
+            Duration::try_from_secs_f64(uptime.split_ascii_whitespace().next()?.parse().ok()?).ok()?;
         let ticks = u64::try_from(ticks_per_second()).ok()?;
         let start = start.checked_add_signed(self.time_offset()?)?;
         seconds.checked_sub(Duration::from_millis(start.checked_mul(1000)?.checked_div(ticks)?))
@@ -50,27 +48,125 @@ impl Host {
     pub(crate) fn started(&self, start: u64) -> Option<SystemTime> {
         let ticks = u64::try_from(ticks_per_second()).ok()?;
         let since = Duration::from_millis(start.checked_mul(1000)?.checked_div(ticks)?);
-        self.boot().began?.checked_add(since)
+        self.boot_began()?.checked_add(since)
     }
 
-    fn boot_id(&self) -> Option<String> {
+    fn read_boot_id(&self) -> Option<String> {
         let path = Path::new("proc/sys/kernel/random/boot_id");
         let is_covered = self.mounts()?.list.iter().any(|mount| mount.point.ends_with(path));
         let text = fs::read_to_string(self.proc("sys/kernel/random/boot_id")).ok()?;
         parse_boot_id(&text).filter(|_| !is_covered)
     }
 
-    fn began(&self) -> Option<SystemTime> {
+    fn read_began(&self) -> Option<SystemTime> {
         if !self.is_initial_pid_namespace() {
             return None;
         }
         // Only devtmpfs is as old as the boot: a container with the host's pids has a younger /dev of its own.
-        let is_devtmpfs = self.mounts()?.covering(Path::new("/dev")).is_some_and(|mount| mount.kind == "devtmpfs");
+        let is_devtmpfs =
+            self.mounts()?.covering(Path::new("/dev")).is_some_and(|mount| mount.kind == "devtmpfs");
         let birth = fs::metadata(self.dev("")).and_then(|dev| dev.created()).ok().filter(|_| is_devtmpfs)?;
         let seconds = parse_btime(&fs::read_to_string(self.proc("stat")).ok()?)?;
         // `btime` is given in our time namespace, like every other time in /proc.
         let offset = self.time_offset()?.checked_div(ticks_per_second())?;
         let seconds = seconds.checked_add_signed(offset)?;
         Some(birth.min(SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{BOOT, Tree};
+    use super::*;
+
+    fn seconds(since_the_epoch: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(since_the_epoch)
+    }
+
+    #[test]
+    fn a_boot_id_has_32_digits() {
+        let digits = Some(BOOT.to_owned());
+        for text in ["01234567-89ab-cdef-0123-456789abcdef\n", BOOT, &BOOT.to_uppercase()] {
+            assert_eq!(parse_boot_id(text), digits, "{text}");
+        }
+        for text in ["", "\n", "01234567-89ab-cdef-0123-456789abcde", "x1234567-89ab-cdef-0123-456789abcdef"] {
+            assert_eq!(parse_boot_id(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_boot_id_counts_only_if_it_is_the_kernels() {
+        let covered = "1 0 0:9 /run/host /proc/sys/kernel/random/boot_id ro - tmpfs tmpfs rw\n";
+        let read_only = "1 0 0:9 /sys /proc/sys ro - proc proc rw\n";
+        for (case, tree, id) in [
+            ("the kernel's",                  Tree::new(),                                        Some(BOOT)),
+            ("a container's file over it",    Tree::new().file("proc/self/mountinfo", covered),   None),
+            ("the kernel's, made read-only",  Tree::new().file("proc/self/mountinfo", read_only), Some(BOOT)),
+            ("the mounts cannot be read",     Tree::new().without("proc/self/mountinfo"),         None),
+            ("none",                          Tree::new().without("proc/sys/kernel/random/boot_id"), None),
+        ] {
+            assert_eq!(tree.host().boot_id(), id, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_boot_began_at_the_earlier_of_two_times() {
+        let btime = |seconds: u64| Tree::new().file("proc/stat", format!("cpu 1 2\nbtime {seconds}\nprocesses 5\n"));
+        assert_eq!(btime(1_000).host().boot_began(), Some(seconds(1_000)));
+        let tree = btime(9_000_000_000);
+        let birth = fs::metadata(tree.path("dev")).unwrap().created().ok();
+        assert_eq!(tree.host().boot_began(), birth, "the clock has been stepped since");
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_boot_that_cannot_be_dated_is_not() {
+        let dated = || Tree::new().file("proc/stat", "btime 1000\n");
+        for (case, tree, is_dated) in [
+            ("the initial pid namespace",       dated(), true),
+            ("another one",                     dated().link("proc/1/ns/pid", "pid:[5]"), false),
+            ("no btime",                        dated().file("proc/stat", "cpu 1\n"), false),
+            ("a container's /dev",              dated().file("proc/self/mountinfo", "1 0 0:9 / /dev rw - tmpfs x rw\n1 0 0:8 / / rw - ext4 x rw\n"), false),
+            ("no /dev",                         dated().without("dev"), false),
+            ("the mounts cannot be read",       dated().without("proc/self/mountinfo"), false),
+            ("a time namespace without offset", dated().link("proc/self/ns/time", "time:[5]"), false),
+        ] {
+            assert_eq!(tree.host().boot_began().is_some(), is_dated, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_boot_is_dated_as_in_the_initial_time_namespace() {
+        let tree = Tree::new()
+            .file("proc/stat", "btime 1000\n")
+            .link("proc/self/ns/time", "time:[5]")
+            .link("proc/self/ns/time_for_children", "time:[5]")
+            .file("proc/self/timens_offsets", "boottime -300 0\n");
+        assert_eq!(tree.host().boot_began(), Some(seconds(700)));
+        assert_eq!(tree.host().started(2_050), Some(seconds(720) + Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn an_age_is_counted_from_the_start() {
+        let tree = Tree::new().file("proc/uptime", "100.50 7.00\n");
+        assert_eq!(tree.host().age(9_000), Some(Duration::from_millis(10_500)));
+        assert_eq!(tree.host().age(99_000), None, "a container's own uptime");
+        let ahead = tree
+            .link("proc/self/ns/time", "time:[5]")
+            .link("proc/self/ns/time_for_children", "time:[5]")
+            .file("proc/self/timens_offsets", "boottime 50 0\n");
+        assert_eq!(ahead.host().age(4_000), Some(Duration::from_millis(10_500)));
+    }
+
+    #[test]
+    fn this_boot_began_before_this_process() {
+        let here = Host::new(Path::new("/"));
+        let start = here.process(std::process::id()).unwrap().unwrap().start.unwrap();
+        assert!(here.age(start).unwrap() < Duration::from_secs(3600));
+        match here.started(start) {
+            Some(started) => assert!(started <= SystemTime::now()),
+            None => eprintln!("the boot of this host cannot be dated from here"),
+        }
     }
 }

@@ -3,19 +3,46 @@
 //! Everything is read below a host root, which is `/` unless `--root` says otherwise, so that a host made
 //! of files, or another host's mounted root, is read by the same code.
 
+pub(crate) mod boot;
+pub(crate) mod child;
 pub(crate) mod deadline;
+#[cfg(test)]
+pub(crate) mod fixture;
+pub(crate) mod holder;
+pub(crate) mod liveness;
+pub(crate) mod mounts;
+pub(crate) mod namespace;
+pub(crate) mod owner;
+pub(crate) mod process;
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use mounts::Mounts;
 
 /// A host, named by the directory below which its `/proc`, `/sys` and `/dev` are.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     root: PathBuf,
+    found: Findings,
+}
+
+/// What does not change during a run, each read when it is first asked for.
+#[derive(Clone, Debug, Default)]
+struct Findings {
+    /// What is wrong with `/proc`, if anything.
+    proc_problem: OnceLock<Option<String>>,
+    pid_namespace: OnceLock<Option<u64>>,
+    time_offset: OnceLock<Option<i64>>,
+    boot_id: OnceLock<Option<String>>,
+    began: OnceLock<Option<SystemTime>>,
+    mounts: OnceLock<Option<Mounts>>,
 }
 
 impl Host {
     pub(crate) fn new(root: &Path) -> Host {
-        Host { root: root.to_owned() }
+        Host { root: root.to_owned(), found: Findings::default() }
     }
 
     /// Whether this is the host that the program runs on, so that system calls speak of it too.

@@ -68,17 +68,17 @@ impl Mounts {
             .max_by_key(|mount| mount.point.components().count())
     }
 
-    /// Whether a file at `path` is seen by one systemd unit only. `of_init`: the mounts of pid 1, if they
-    /// can be read.
-    pub(crate) fn is_private(&self, path: &Path, of_init: Option<&Mounts>) -> bool {
+    /// Whether a file at `path` is seen by one systemd unit only. `of_init` reads the mounts of pid 1, if it
+    /// may.
+    pub(crate) fn is_private(&self, path: &Path, of_init: impl FnOnce() -> Option<Mounts>) -> bool {
         let Some(mount) = self.covering(path) else { return false };
-        mount.is_of_private_tmp() || (mount.kind == "tmpfs" && self.is_apart(mount, path, of_init))
+        mount.is_of_private_tmp() || (mount.kind == "tmpfs" && self.is_apart(mount, path, of_init()))
     }
 
     /// `PrivateTmp=disconnected` mounts a tmpfs that pid 1 does not have. An ordinary user cannot see the mounts
     /// of pid 1; then a mount was made for the unit if it follows none of the host's, as the root does.
-    fn is_apart(&self, mount: &Mount, path: &Path, of_init: Option<&Mounts>) -> bool {
-        match of_init.and_then(|mounts| mounts.covering(path)) {
+    fn is_apart(&self, mount: &Mount, path: &Path, of_init: Option<Mounts>) -> bool {
+        match of_init.as_ref().and_then(|mounts| mounts.covering(path)) {
             Some(of_init) => of_init.device != mount.device,
             None => !mount.follows && self.covering(Path::new("/")).is_some_and(|root| root.follows),
         }
@@ -90,8 +90,25 @@ impl Mount {
     /// round trip.
     pub(crate) fn is_network(&self) -> bool {
         const KINDS: [&str; 19] = [
-            "nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "9p", "virtiofs", "lustre", "afs", "gpfs", "beegfs",
-            "ocfs2", "gfs2", "glusterfs", "orangefs", "pvfs2", "coda", "vboxsf",
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb3",
+            "smbfs",
+            "ceph",
+            "9p",
+            "virtiofs",
+            "lustre",
+            "afs",
+            "gpfs",
+            "beegfs",
+            "ocfs2",
+            "gfs2",
+            "glusterfs",
+            "orangefs",
+            "pvfs2",
+            "coda",
+            "vboxsf",
         ];
         // A fuse.NAME is sshfs, glusterfs, cephfs, s3fs, ... with this one exception.
         KINDS.contains(&self.kind.as_str())
@@ -113,7 +130,9 @@ impl Mount {
 
     /// `PrivateTmp=yes` mounts `/var/tmp/systemd-private-BOOT-UNIT-RANDOM/tmp`.
     fn is_of_private_tmp(&self) -> bool {
-        self.root.components().any(|name| name.as_os_str().as_encoded_bytes().starts_with(b"systemd-private-"))
+        self.root
+            .components()
+            .any(|name| name.as_os_str().as_encoded_bytes().starts_with(b"systemd-private-"))
     }
 }
 
@@ -123,13 +142,112 @@ impl Host {
         self.found.mounts.get_or_init(|| self.mounts_of("self")).as_ref()
     }
 
-    /// Whether a file at `path`, a resolved one, is seen by one systemd unit only.
+    /// The mount that a file at `path` lies on, or would if it were made.
+    pub(crate) fn mount_of(&self, path: &Path) -> Option<&Mount> {
+        self.mounts()?.covering(&resolved(path)?)
+    }
+
+    /// Whether a file at `path` is seen by one systemd unit only.
     pub(crate) fn is_private(&self, path: &Path) -> bool {
-        let Some(mounts) = self.mounts() else { return false };
-        mounts.is_private(path, self.mounts_of("1").as_ref())
+        let mounts = self.mounts().zip(resolved(path));
+        mounts.is_some_and(|(mounts, path)| mounts.is_private(&path, || self.mounts_of("1")))
     }
 
     fn mounts_of(&self, process: &str) -> Option<Mounts> {
         fs::read(self.proc(process).join("mountinfo")).ok().map(|mountinfo| parse(&mountinfo))
+    }
+}
+
+/// Without links; the file need not exist.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let directory = || path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::canonicalize(path).or_else(|_| fs::canonicalize(directory())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::Tree;
+    use super::*;
+
+    const HOST: &str = "\
+        22 27 0:21 / /proc rw,relatime shared:5 - proc proc rw\n\
+        27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+        30 27 8:2 / /var rw shared:2 - xfs /dev/sdb rw\n\
+        31 30 0:40 / /var/a\\040b\\134c rw - nfs4 server:/x rw\n\
+        32 27 0:41 / /data rw - tmpfs none rw\n\
+        33 27 0:42 / /data rw - ext4 /dev/sdc rw\n\
+        junk\n\
+        34 27 0:43 / /torn rw shared:9\n";
+
+    /// In a unit: every mount follows the host's, but those that were made for the unit.
+    const UNIT: &str = "27 1 254:0 / / rw shared:70 master:1 - ext4 /dev/vda rw\n";
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_path_lies_on_the_deepest_mount() {
+        for (path, kind) in [
+            ("/", "ext4"), ("/home/x", "ext4"), ("/var", "xfs"), ("/var/tmp/f", "xfs"), ("/varnish", "ext4"),
+            (r"/var/a b\c/f", "nfs4"), ("/torn/f", "ext4"), ("/proc/1", "proc"),
+        ] {
+            assert_eq!(parse(HOST.as_bytes()).covering(Path::new(path)).unwrap().kind, kind, "{path}");
+        }
+        let data = parse(HOST.as_bytes()).covering(Path::new("/data/f")).cloned();
+        assert_eq!(data.unwrap().device, "0:42", "the later of two at one place");
+        assert_eq!(parse(b"").covering(Path::new("/")), None);
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn file_systems_are_known_by_their_kind() {
+        for (kind, is_local_disk, is_network) in [
+            ("ext4", true, false), ("xfs", true, false), ("btrfs", true, false), ("zfs", true, false),
+            ("tmpfs", false, false), ("overlay", false, false), ("fuseblk", false, false), ("fuse.fuse-overlayfs", false, false),
+            ("nfs", false, true), ("nfs4", false, true), ("cifs", false, true), ("9p", false, true),
+            ("virtiofs", false, true), ("fuse.sshfs", false, true), ("fuse.glusterfs", false, true), ("ceph", false, true),
+        ] {
+            let mount = parse(format!("1 0 0:9 / / rw - {kind} x rw").as_bytes()).list.remove(0);
+            assert_eq!((mount.is_local_disk(), mount.is_network()), (is_local_disk, is_network), "{kind}");
+            assert_eq!(mount.is_container_root(), kind.ends_with("overlay") || kind.ends_with("overlayfs"), "{kind}");
+        }
+        let inner = parse(b"1 0 0:9 / /mnt rw - overlay x rw").list.remove(0);
+        assert!(!inner.is_container_root(), "an overlay elsewhere");
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_units_private_directory_is_told_from_a_shared_one() {
+        let private_tmp = "1 0 8:2 /tmp/systemd-private-0f-flink.service-Xy/tmp /var/tmp rw master:2 - ext4 x rw\n";
+        let tmpfs = "1 0 0:77 / /var/tmp rw shared:71 - tmpfs tmpfs rw\n";
+        let followed = "1 0 0:77 / /var/tmp rw shared:71 master:9 - tmpfs tmpfs rw\n";
+        let other = "1 0 0:78 / /var/tmp rw shared:3 - tmpfs tmpfs rw\n";
+        let host = HOST.to_owned();
+        for (case, own, of_init, is_private) in [
+            ("on the host",                       host.clone(),                    Some(host.clone()),        false),
+            ("PrivateTmp=yes",                    format!("{UNIT}{private_tmp}"),  None,                      true),
+            ("disconnected, seen by root",        format!("{UNIT}{tmpfs}"),        Some(host.clone()),        true),
+            ("disconnected, and the host has one", format!("{UNIT}{tmpfs}"),       Some(format!("{host}{other}")), true),
+            ("the host's own tmpfs, in a unit",   format!("{UNIT}{followed}"),     Some(format!("{host}{tmpfs}")), false),
+            ("the host's own tmpfs, on the host", format!("{host}{tmpfs}"),        Some(format!("{host}{tmpfs}")), false),
+            ("disconnected, seen by a user",      format!("{UNIT}{tmpfs}"),        None,                      true),
+            ("the host's own, seen by a user in a unit", format!("{UNIT}{followed}"), None,                   false),
+            ("the host's own, seen by a user",    format!("{host}{tmpfs}"),        None,                      false),
+            ("in a unit without PrivateTmp",      UNIT.to_owned(),                 None,                      false),
+        ] {
+            let of_init = of_init.map(|text| parse(text.as_bytes()));
+            let found = parse(own.as_bytes()).is_private(Path::new("/var/tmp/f"), || of_init);
+            assert_eq!(found, is_private, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_followed_to_its_mount() {
+        let tree = Tree::new().file("real/f", "").link("link", "real");
+        let real = fs::canonicalize(tree.path("real")).unwrap();
+        let line = format!("1 0 0:9 / {} rw - nfs x rw\n", real.display());
+        let tree = tree.file("proc/self/mountinfo", line);
+        let kind = |path: &str| tree.host().mount_of(&tree.path(path)).map(|mount| mount.kind.clone());
+        assert_eq!(kind("link/f").as_deref(), Some("nfs"));
+        assert_eq!(kind("link/not-there-yet").as_deref(), Some("nfs"));
+        assert_eq!(kind("other"), None);
     }
 }

@@ -18,8 +18,8 @@ const INITIAL_PID: u64 = 0xEFFF_FFFC;
 const INITIAL_TIME: u64 = 0xEFFF_FFFA;
 
 /// `pid:[4026531836]`, as the links below `/proc/PID/ns` read.
-pub(crate) fn parse_link(link: &str, kind: &str) -> Option<u64> {
-    link.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
+pub(crate) fn parse_link(link: &str) -> Option<u64> {
+    link.split_once(":[")?.1.strip_suffix(']')?.parse().ok()
 }
 
 /// The boottime offset of `/proc/PID/timens_offsets` in clock ticks; `None` unless it is a whole number of
@@ -38,14 +38,12 @@ impl Host {
     pub(crate) fn pid_namespace(&self) -> Option<u64> {
         *self.found.pid_namespace.get_or_init(|| {
             // Our own is that of `/proc` here (`check_proc`); elsewhere its pid 1 tells.
-            match self.is_here() {
-                true => self.namespace_of("self", "pid").ok(),
-                false => self.namespace_of("1", "pid").or_else(|error| match error.kind() {
-                    io::ErrorKind::NotFound => self.namespace_of("self", "pid"),
-                    _ => Err(error),
-                }),
+            let namespace = if self.is_here() { None } else { Some(self.namespace_of("1", "pid")) };
+            match namespace {
+                Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => None,
+                Some(Ok(namespace)) => Some(namespace),
+                None | Some(Err(_)) => self.namespace_of("self", "pid").ok(),
             }
-            .ok()
         })
     }
 
@@ -69,18 +67,27 @@ impl Host {
     }
 
     fn proc_problem(&self) -> Option<String> {
-        let pids = match fs::read(self.proc("self/status")) {
-            Ok(status) => parse_status(&status).map(|status| status.pids).unwrap_or_default(),
-            // A host made of files, or another namespace's /proc, need not know us.
-            Err(_) if !self.is_here() && fs::symlink_metadata(self.proc("1")).is_ok() => return None,
-            Err(_) => return Some("there is no process here, and gpu-coord cannot tell which owners live without; mount /proc".to_owned()),
+        // A host made of files, or another namespace's /proc, need not know us.
+        let has_processes = fs::symlink_metadata(self.proc("1")).is_ok();
+        let own = fs::read(self.proc("self/status"));
+        let is_ours = own.is_ok_and(|status| self.is_our_status(&status));
+        let problem = match (self.is_here(), has_processes, is_ours) {
+            (_, _, true) | (false, true, false) => return None,
+            (_, false, false) => {
+                "no process is to be seen, and which owners live cannot be told; mount /proc"
+            }
+            (true, true, false) => {
+                "this is not the /proc of gpu-coord's own pid namespace, and pids cannot be looked up in it; mount that one, \
+                 or name the root of the other host with --root"
+            }
         };
-        let is_ours = pids.is_empty() || pids == [std::process::id()];
-        (self.is_here() && !is_ours).then(|| {
-            "of another pid namespace than gpu-coord's own, so that no pid can be looked up; mount the /proc of this namespace, \
-             or name the other host's root with --root"
-                .to_owned()
-        })
+        Some(problem.to_owned())
+    }
+
+    /// Seen from a namespace above, our process has several pids.
+    fn is_our_status(&self, status: &[u8]) -> bool {
+        let pids = parse_status(status).map(|status| status.pids);
+        !self.is_here() || pids.is_none_or(|pids| pids.is_empty() || pids == [std::process::id()])
     }
 
     /// A start time as `/proc` shows it to us, in the initial time namespace.
@@ -108,11 +115,107 @@ impl Host {
 
     fn namespace_of(&self, process: &str, kind: &str) -> io::Result<u64> {
         let link = fs::read_link(self.proc(Path::new(process).join("ns").join(kind)))?;
-        link.to_str().and_then(|link| parse_link(link, kind)).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        link.to_str().and_then(|link| parse_link(link)).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
 /// The unit of every time in `/proc`.
 pub(crate) fn ticks_per_second() -> i64 {
     sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{INITIAL, Running, Tree, is_root};
+    use super::*;
+
+    #[test]
+    fn a_link_has_an_inode_number() {
+        assert_eq!(parse_link("pid:[4026531836]"), Some(INITIAL));
+        for link in ["pid:[]", "pid:[x]", "pid:[1", "pid:1", "[1]", ""] {
+            assert_eq!(parse_link(link), None, "{link}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn an_offset_is_told_in_whole_ticks_or_not_at_all() {
+        for (case, offsets, ticks) in [
+            ("none",                   "monotonic 0 0\nboottime 0 0\n",       Some(0)),
+            ("aligned as the kernel does", "monotonic           1         0\nboottime       86400         0\n", Some(8_640_000)),
+            ("back",                   "boottime -3600 0\n",                  Some(-360_000)),
+            ("back, with a part of a second", "boottime -1 990000000\n",      Some(-1)),
+            ("a fraction of a tick",   "boottime 5 1\n",                      None),
+            ("without nanoseconds",    "boottime 5\n",                        None),
+            ("another clock only",     "monotonic 5 0\n",                     None),
+            ("no numbers",             "boottime x y\n",                      None),
+            ("more than can be told",  "boottime 9223372036854775807 0\n",    None),
+        ] {
+            assert_eq!(parse_offset(offsets, 100), ticks, "{case}");
+        }
+    }
+
+    fn in_time_namespace(own: u64, children: u64, offsets: &str) -> Tree {
+        Tree::new()
+            .link("proc/self/ns/time", &format!("time:[{own}]"))
+            .link("proc/self/ns/time_for_children", &format!("time:[{children}]"))
+            .file("proc/self/timens_offsets", offsets)
+            .alive(7, 1_000)
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_start_is_told_in_the_initial_time_namespace() {
+        for (case, tree, start) in [
+            ("no time namespaces: before Linux 5.6", Tree::new().alive(7, 1_000),           Some(1_000)),
+            ("the initial one",  in_time_namespace(INITIAL_TIME, 8, "boottime 9 0"),         Some(1_000)),
+            ("ahead",            in_time_namespace(8, 8, "boottime 9 0"),                    Some(100)),
+            ("behind",           in_time_namespace(8, 8, "boottime -9 0"),                   Some(1_900)),
+            ("before the boot",  in_time_namespace(8, 8, "boottime 11 0"),                   None),
+            ("of the children",  in_time_namespace(8, 9, "boottime 9 0"),                    None),
+            ("with a fraction",  in_time_namespace(8, 8, "boottime 9 5"),                    None),
+        ] {
+            assert_eq!(tree.host().process(7).unwrap().unwrap().start, start, "{case}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn the_pids_below_another_root_are_of_its_pid_1() {
+        for (case, tree, namespace) in [
+            ("the initial one",           Tree::new(),                                             Some(INITIAL)),
+            ("a container's",             Tree::new().link("proc/1/ns/pid", "pid:[5]"),            Some(5)),
+            ("our own, with no pid 1",    Tree::new().without("proc/1").link("proc/self/ns/pid", "pid:[6]"), Some(6)),
+            ("pid 1 keeps it to itself",  Tree::new().without("proc/1/ns/pid").file("proc/1/ns/pid", ""),    None),
+            ("neither is known",          Tree::new().without("proc/1").without("proc/self"),      None),
+        ] {
+            assert_eq!(tree.host().pid_namespace(), namespace, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_constants_are_the_kernels() {
+        let here = Host::new(Path::new("/"));
+        if !here.is_initial_pid_namespace() {
+            eprintln!("the_constants_are_the_kernels is skipped: it needs the initial pid namespace");
+            return;
+        }
+        // Pid 2 is the kernel's, and in no other namespace than the first ones.
+        assert_eq!(here.pid_namespace_of(2).or(Some(INITIAL_PID)), Some(INITIAL_PID));
+        assert_eq!(here.namespace_of("2", "time").unwrap_or(INITIAL_TIME), INITIAL_TIME);
+    }
+
+    #[test]
+    fn a_process_in_a_namespace_below_has_another() {
+        if !is_root("a_process_in_a_namespace_below_has_another") {
+            return;
+        }
+        let script = "readlink /proc/self/ns/pid; exec sleep 60";
+        let mut unshare = Running::start("unshare", &["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script]);
+        let inner = parse_link(&unshare.line());
+        let here = Host::new(Path::new("/"));
+        let child = here.pids().unwrap().into_iter().find(|pid| here.pid_namespace_of(*pid) == inner).unwrap();
+        assert_eq!(here.status(child).unwrap().unwrap().pids[1..], [1]);
+        assert_ne!(inner, here.pid_namespace());
+    }
 }

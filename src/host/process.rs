@@ -10,6 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::sys::signal::kill;
@@ -85,11 +86,12 @@ pub(crate) fn parse_stat(stat: &[u8]) -> Option<Process> {
 pub(crate) fn parse_status(status: &[u8]) -> Option<Status> {
     let text = String::from_utf8_lossy(status);
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let numbers = |name: &str| field(name)?.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
-    let uids: Vec<u32> = numbers("Uid")?;
+    let numbers = |name: &str| -> Option<Vec<u32>> {
+        field(name)?.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
+    };
     Some(Status {
         leader: field("Tgid")?.trim().parse().ok()?,
-        uid: *uids.get(1)?,
+        uid: *numbers("Uid")?.get(1)?,
         pids: numbers("NSpid").unwrap_or_default(),
     })
 }
@@ -121,15 +123,26 @@ impl Host {
 
     /// What a message can call the process: printable ASCII, cut short.
     pub(crate) fn command_line(&self, pid: u32) -> Option<String> {
-        let words = fs::read(self.proc(format!("{pid}/cmdline"))).unwrap_or_default();
-        let line = words.split(|byte| *byte == 0).collect::<Vec<_>>().join(&b' ');
-        let line = line.trim_ascii();
-        if line.is_empty() {
-            // A zombie and a kernel thread have no command line.
-            let name = fs::read(self.proc(format!("{pid}/comm"))).ok()?;
-            return Some(printable(name.trim_ascii_end()));
+        let words = self.arguments(pid).unwrap_or_default();
+        let line = words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&b' ');
+        if !line.trim_ascii().is_empty() {
+            return Some(printable(line.trim_ascii()));
         }
-        Some(printable(line))
+        // A zombie and a kernel thread have no command line.
+        let name = fs::read(self.proc(format!("{pid}/comm"))).ok()?;
+        Some(printable(name.trim_ascii_end()))
+    }
+
+    /// The words of its command line.
+    pub(crate) fn arguments(&self, pid: u32) -> Option<Vec<OsString>> {
+        let words = fs::read(self.proc(format!("{pid}/cmdline"))).ok()?;
+        let words = words.strip_suffix(b"\0").unwrap_or(&words).split(|byte| *byte == 0);
+        Some(words.map(|word| OsStr::from_bytes(word).to_owned()).collect())
+    }
+
+    /// The file that it runs, if we may know.
+    pub(crate) fn executable(&self, pid: u32) -> Option<PathBuf> {
+        fs::read_link(self.proc(format!("{pid}/exe"))).ok()
     }
 
     /// The environment that the process was started with.
@@ -166,9 +179,10 @@ impl Host {
             // No system call speaks of another host. Pid 1 is always there, and hidden first.
             fs::symlink_metadata(self.proc("1")).is_ok()
         };
-        let problem = "cannot be seen, and may be hidden by the hidepid option of /proc; run gpu-coord as root, or \
+        let problem =
+            "cannot be seen, and may be hidden by the hidepid option of /proc; run gpu-coord as root, or \
                        as a member of the group that its gid option names"
-            .to_owned();
+                .to_owned();
         if is_absent { Ok(()) } else { Err(Error::File { path: self.proc(pid.to_string()), problem }) }
     }
 
@@ -200,4 +214,174 @@ fn printable(text: &[u8]) -> String {
         return escaped;
     }
     format!("{}...", &escaped[..COMMAND_LENGTH - 3])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::fixture::{Running, Tree, compile, stat, wait_for};
+    use super::*;
+
+    fn here() -> Host {
+        Host::new(Path::new("/"))
+    }
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        for name in ["java", "UVM global queue", "a) R 1 (b", "", ")", "(", "x\ny", "123 (x) Z 1 1 1"] {
+            let process = parse_stat(stat(4711, name, 'S', 17, 42, 3, 99).as_bytes()).unwrap();
+            assert_eq!(process.name, name);
+            assert_eq!((process.pid, process.parent, process.session), (4711, 17, 42), "{name}");
+            assert_eq!((process.state, process.threads, process.start), (b'S', 3, Some(99)), "{name}");
+        }
+        assert_eq!(parse_stat(b"7 (\xff\xfe) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0").unwrap().pid, 7);
+    }
+
+    #[test]
+    fn what_is_no_stat_line_is_no_process() {
+        let whole = stat(4711, "java", 'S', 17, 42, 3, 99);
+        let cut = whole.rfind(" 99 ").unwrap();
+        for text in ["", "4711", "4711 (java", "4711 java S 17", ") S 1 (", "x (java) S 1 1 1", &whole[..cut]] {
+            assert_eq!(parse_stat(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_zombie_is_dead_once_it_is_its_own_last_thread() {
+        for (state, threads, is_dead) in [
+            ('R', 1, false), ('S', 1, false), ('D', 1, false), ('T', 1, false), ('t', 1, false), ('I', 1, false),
+            ('Z', 1, true),  ('Z', 0, true),  ('X', 0, true),  ('x', 0, true),
+            ('Z', 2, false), ('X', 2, false),
+        ] {
+            let process = parse_stat(stat(4711, "java", state, 1, 1, threads, 5).as_bytes()).unwrap();
+            assert_eq!(process.is_dead(), is_dead, "{state} with {threads} threads");
+        }
+    }
+
+    #[test]
+    fn a_status_tells_user_leader_and_pids() {
+        let status = "Name:\tjava\nTgid:\t12\nPid:\t14\nUid:\t1000\t998\t0\t1\nNSpid:\t12\t7\t1\n";
+        let expected = Status { leader: 12, uid: 998, pids: vec![12, 7, 1] };
+        assert_eq!(parse_status(status.as_bytes()), Some(expected));
+        let old = parse_status(b"Tgid:\t12\nUid:\t0\t0\t0\t0\n").unwrap();
+        assert_eq!(old.pids, Vec::<u32>::new(), "Linux before 4.1");
+        assert_eq!(parse_status(b"Tgid:\t12\n"), None);
+    }
+
+    /// What is said of pid 4711, which has no directory.
+    #[track_caller]
+    fn assert_absence(tree: &Tree, expected: Result<Option<Process>, &str>) {
+        match (tree.host().process(4711), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+            (Err(error), Err(words)) => {
+                let text = format!("{error:#}");
+                assert!(text.contains(words), "{text}");
+            }
+            (found, expected) => panic!("{found:?} and not {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn absence_is_certain_only_where_pid_1_is_seen() {
+        assert_absence(&Tree::new(), Ok(None));
+        let hidden = Tree::new().without("proc/1").file("proc/self/status", "");
+        assert_absence(&hidden, Err("hidepid"));
+    }
+
+    #[test]
+    fn no_proc_is_no_proof() {
+        assert_absence(&Tree::empty(), Err("mount /proc"));
+        assert_absence(&Tree::empty().file("proc/cmdline", "quiet"), Err("mount /proc"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_proof() {
+        // A directory in the place of the file is an error of read(2), for root too.
+        assert_absence(&Tree::new().file("proc/4711/stat/x", ""), Err("cannot read"));
+        assert_absence(&Tree::new().file("proc/4711/stat", "4711 (java) S 1"), Err("proc_pid_stat(5)"));
+        assert_absence(&Tree::new().file("proc/4711/stat", ""), Err("proc_pid_stat(5)"));
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_command_line_is_fit_for_a_message() {
+        for (case, words, printed) in [
+            ("words",             &b"java\0-Xmx1g\0Main\0"[..],  "java -Xmx1g Main"),
+            ("control characters", b"a\x1b[2J\nb\0c\xff\0",     r"a\x1b[2J\nb c\xff"),
+            ("none: a zombie",     b"",                         "Uxm queue"),
+            ("blanks only",        b"\0\0\0",                   "Uxm queue"),
+            ("rewritten in place", b"sshd: root@pts/0",         "sshd: root@pts/0"),
+        ] {
+            let tree = Tree::new().alive(7, 1).file("proc/7/cmdline", words).file("proc/7/comm", "Uxm queue\n");
+            assert_eq!(tree.host().command_line(7).as_deref(), Some(printed), "{case}");
+        }
+        let long = Tree::new().file("proc/7/cmdline", [b'\n'; 4096]).host().command_line(7).unwrap();
+        assert_eq!((long.len(), long.ends_with("...")), (60, true));
+        assert_eq!(Tree::new().host().command_line(7), None);
+    }
+
+    #[test]
+    fn an_environment_keeps_what_is_no_text() {
+        let tree = Tree::new().file("proc/7/environ", b"A=1\0EMPTY=\0junk\0B=x=\xff\0");
+        let found = tree.host().environment(7).unwrap();
+        let name = |text: &[u8]| OsStr::from_bytes(text).to_owned();
+        let expected = [("A", &b"1"[..]), ("EMPTY", b""), ("B", b"x=\xff")];
+        assert_eq!(found, expected.map(|(key, value)| (key.into(), name(value))));
+        assert!(tree.host().environment(8).is_err());
+    }
+
+    #[test]
+    fn only_processes_are_listed() {
+        let tree = Tree::new().alive(7, 1).file("proc/stat", "").file("proc/12x/stat", "");
+        let mut pids = tree.host().pids().unwrap();
+        pids.sort_unstable();
+        assert_eq!(pids, [1, 7]);
+    }
+
+    #[test]
+    fn a_process_that_has_been_reaped_is_gone() {
+        let pid = Running::start("sleep", &["60"]).end();
+        assert_eq!(here().process(pid).unwrap(), None);
+        assert_eq!(here().status(pid).unwrap(), None);
+        for pid in [0, 4_194_305, u32::MAX] {
+            assert_eq!(here().process(pid).unwrap(), None, "pid {pid}");
+        }
+    }
+
+    #[test]
+    fn a_real_zombie_is_dead() {
+        let zombie = Running::start("true", &[]).becomes_a_zombie();
+        let process = here().process(zombie.pid()).unwrap().unwrap();
+        assert_eq!((process.state, process.is_dead()), (b'Z', true));
+        assert_eq!(here().command_line(zombie.pid()).as_deref(), Some("true"));
+    }
+
+    #[test]
+    fn a_zombie_leader_with_a_living_thread_lives() {
+        let source = "#include <pthread.h>\n#include <unistd.h>\n\
+            static void *stay(void *x) { for (;;) pause(); return x; }\n\
+            int main(void) { pthread_t t; pthread_create(&t, 0, stay, 0); pthread_exit(0); }\n";
+        let directory = tempfile::tempdir().unwrap();
+        let running = Running::start(compile(directory.path(), source), &[]);
+        let process = wait_for(running.pid(), |process| process.state == b'Z');
+        assert_eq!((process.threads, process.is_dead()), (2, false));
+    }
+
+    #[test]
+    fn a_thread_is_no_process() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(nix::unistd::gettid().as_raw()).unwrap();
+            let _ = stopped.recv();
+        });
+        let thread_id = u32::try_from(told.recv().unwrap()).unwrap();
+        assert!(here().process(thread_id).unwrap().is_some(), "the kernel answers for threads too");
+        assert!(here().is_thread(thread_id).unwrap());
+        assert!(!here().is_thread(std::process::id()).unwrap());
+        drop(stop);
+        thread.join().unwrap();
+    }
 }

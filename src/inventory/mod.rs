@@ -1,21 +1,102 @@
 //! The inventory: the devices of the host, read from one of several sources.
+//!
+//! Two sources are taken at their word, `file:PATH` and `simulated:N`. The others look at the host, and
+//! can be absent, broken or slow: [`probe`] asks them in turn and words why none answered. A new one is a
+//! file with a pure parser and a thin reader, a variant of [`source::Probe`] and an arm of [`probe::ask`].
+//!
+//! Invariants, each with the test that holds it:
+//! * A source gives at least one device or an error, never an empty inventory, which would read as "every
+//!   recorded device is gone" (`an_inventory_is_never_empty`).
+//! * No two devices share an index or an identity (`distinct::check`).
+//! * What cannot be relied on is kept and [`Sick`](crate::device::Health::Sick), so that it is shown and
+//!   denied, and not granted.
+//!
+//! Not here: who holds a device (`coordination`), and who is given one (`policy`).
 
+mod answer;
+mod distinct;
+mod file;
+mod nvidia_smi;
+mod probe;
+mod procfs;
+mod simulated;
+mod source;
+mod text;
+
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
+use std::time::Instant;
 
-/// Where an inventory comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    Auto,
-    NvidiaSmi,
-    Procfs,
-    File(PathBuf),
-    Simulated(u32),
+use crate::device::Inventory;
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::deadline::Deadline;
+use crate::notes::Notes;
+
+pub(crate) use source::Source;
+
+/// What the command line says about the source.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) source: Source,
+    /// The root of a driver that is installed apart from the host, as a driver container is.
+    pub(crate) driver_root: Option<PathBuf>,
+    /// Where vendors' tools are looked up, and all that they get as environment; `None` is our own
+    /// environment. Set when we run with raised privilege, since the caller chose ours.
+    pub(crate) search_path: Option<OsString>,
 }
 
-impl FromStr for Source {
-    type Err = String;
-    fn from_str(_text: &str) -> Result<Self, String> {
-        Ok(Source::Simulated(8))
+/// The devices of `host`; at least one.
+pub(crate) fn read(
+    host: &Host,
+    settings: &Settings,
+    deadline: Deadline,
+    notes: &mut Notes,
+) -> Result<Inventory, Error> {
+    let since = Instant::now();
+    let devices = match &settings.source {
+        Source::Auto => return probe::first(&source::Probe::AUTO, host, settings, deadline, notes),
+        Source::Probe(one) => return probe::first(&[*one], host, settings, deadline, notes),
+        Source::File(path) => file::read(path, host)?,
+        Source::Simulated(count) => simulated::devices(*count),
+    };
+    let source = settings.source.to_string();
+    if devices.is_empty() {
+        return Err(Error::Inventory(format!("source {source} has no device")));
+    }
+    notes.detail(answered(&source, devices.len(), since));
+    Ok(Inventory { source, devices })
+}
+
+fn answered(source: &str, count: usize, since: Instant) -> String {
+    format!("source {source}: {count} devices in {:?}", since.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn inventory(source: &str) -> Result<Inventory, Error> {
+        let settings = Settings { source: source.parse().unwrap(), driver_root: None, search_path: None };
+        let deadline = Deadline::after(Duration::from_secs(60));
+        read(&Host::new(Path::new("/nonexistent")), &settings, deadline, &mut Notes::default())
+    }
+
+    #[test]
+    fn simulated_devices_are_in_index_order() {
+        let inventory = inventory("simulated:3").unwrap();
+        assert_eq!(inventory.source, "simulated:3");
+        assert_eq!(inventory.devices.iter().map(|device| device.index).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn an_inventory_is_never_empty() {
+        let error = inventory("simulated:0").expect_err("no device");
+        assert_eq!(error.to_string(), "source simulated:0 has no device");
+        let error = inventory("procfs").expect_err("no driver");
+        assert!(error.to_string().starts_with("no GPU on this host: procfs: "), "{error}");
     }
 }

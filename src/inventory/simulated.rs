@@ -26,12 +26,7 @@ fn device(index: u32) -> Device {
 /// The bits of the index, spread over bus (8), device (5), function (3) and, beyond them, the domain.
 fn address(index: u32) -> PciAddress {
     let [_, domain, bus, function] = index.to_be_bytes();
-    PciAddress {
-        domain: DOMAINS | u32::from(domain),
-        bus,
-        device: function >> 3,
-        function: function & 7,
-    }
+    PciAddress { domain: DOMAINS | u32::from(domain), bus, device: function >> 3, function: function & 7 }
 }
 
 #[cfg(test)]

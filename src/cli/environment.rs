@@ -1,0 +1,134 @@
+//! The environment: read here, once, and nowhere else.
+
+#![expect(unsafe_code, reason = "the auxiliary vector has no safe wrapper")]
+
+use std::ffi::OsString;
+
+use super::variables::Variable;
+use crate::host::owner::Service;
+use crate::notes::Notes;
+
+/// What the environment says beside options.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    /// What the service manager says of the unit that this process belongs to.
+    pub(crate) service: Service,
+    /// As set, so that an empty one (no device is visible) differs from none.
+    pub(crate) cuda_visible_devices: Option<String>,
+    /// Run with another user's rights (AT_SECURE): nothing that its caller could set is believed.
+    pub(crate) is_privileged: bool,
+}
+
+impl Surroundings {
+    /// Where children are looked for, if not where the inherited PATH says.
+    pub(crate) fn search_path(&self) -> Option<OsString> {
+        self.is_privileged.then(|| "/usr/sbin:/usr/bin:/sbin:/bin".into())
+    }
+}
+
+/// All that is ever read of the environment.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    /// The `GPU_COORD_` variables that are set and not empty.
+    variables: Vec<Variable>,
+    pub(super) surroundings: Surroundings,
+}
+
+impl Environment {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+    pub(super) fn read() -> Environment {
+        Environment::from_pairs(&std::env::vars_os().collect::<Vec<_>>(), is_privileged())
+    }
+
+    pub(super) fn from_pairs(pairs: &[(OsString, OsString)], is_privileged: bool) -> Environment {
+        let value = |name: &str| {
+            let (_, value) = pairs.iter().find(|(other, _)| other == name && !is_privileged)?;
+            Some(value.to_string_lossy().into_owned())
+        };
+        Environment {
+            variables: pairs.iter().filter_map(|(name, value)| Variable::new(name, value)).collect(),
+            surroundings: Surroundings {
+                service: Service::from_environment(value),
+                cuda_visible_devices: value("CUDA_VISIBLE_DEVICES"),
+                is_privileged,
+            },
+        }
+    }
+
+    /// The variables that set options: none of them if the caller has fewer rights than the program.
+    pub(super) fn trusted(&self, notes: &mut Notes) -> &[Variable] {
+        if !self.surroundings.is_privileged {
+            return &self.variables;
+        }
+        if !self.variables.is_empty() {
+            notes.warn("the environment is ignored: this program runs with more rights than its caller");
+        }
+        &[]
+    }
+}
+
+/// Whether the kernel started this program with more rights than its caller has: set-user-ID,
+/// set-group-ID or file capabilities.
+fn is_privileged() -> bool {
+    // SAFETY: reads a word of the auxiliary vector, which outlives every thread.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SET: &[(&str, &str)] = &[
+        ("SYSTEMD_EXEC_PID", "12"),
+        ("MAINPID", "34"),
+        ("INVOCATION_ID", "0123456789abcdef0123456789abcdef"),
+        ("CUDA_VISIBLE_DEVICES", "1,0"),
+        ("GPU_COORD_PRINT", "uuid"),
+        ("GPU_COORD_ROOT", ""),
+        ("PRINT", "pci"),
+    ];
+
+    fn environment(set: &[(&str, &str)], is_privileged: bool) -> Environment {
+        let pairs: Vec<_> = set.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Environment::from_pairs(&pairs, is_privileged)
+    }
+
+    fn service(set: &[(&str, &str)]) -> Service {
+        Service::from_environment(|name| {
+            set.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn an_ordinary_call_believes_its_environment() {
+        let environment = environment(SET, false);
+        let mut notes = Notes::default();
+        assert_eq!(environment.trusted(&mut notes).len(), 1, "empty is unset, and PRINT is not ours");
+        assert_eq!(notes.warnings, Vec::<String>::new());
+        assert_eq!(environment.surroundings.service, service(SET));
+        assert_ne!(environment.surroundings.service, Service::default());
+        assert_eq!(environment.surroundings.cuda_visible_devices.as_deref(), Some("1,0"));
+        assert_eq!(environment.surroundings.search_path(), None);
+    }
+
+    #[test]
+    fn raised_privilege_believes_nothing() {
+        let environment = environment(SET, true);
+        let mut notes = Notes::default();
+        assert!(environment.trusted(&mut notes).is_empty());
+        assert_eq!(
+            notes.warnings,
+            ["the environment is ignored: this program runs with more rights than its caller"]
+        );
+        assert_eq!(environment.surroundings.service, Service::default());
+        assert_eq!(environment.surroundings.cuda_visible_devices, None);
+        assert_eq!(environment.surroundings.search_path(), Some("/usr/sbin:/usr/bin:/sbin:/bin".into()));
+    }
+
+    #[test]
+    fn no_visible_device_differs_from_no_word_of_it() {
+        let visible = |set: &[(&str, &str)]| environment(set, false).surroundings.cuda_visible_devices;
+        assert_eq!(visible(&[("CUDA_VISIBLE_DEVICES", "")]).as_deref(), Some(""));
+        assert_eq!(visible(&[]), None);
+    }
+}

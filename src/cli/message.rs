@@ -1,0 +1,143 @@
+//! What clap refuses, in one line of our words.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command};
+
+use super::arguments::DISCOVER;
+use super::nearest::nearest;
+use super::variables;
+use crate::error::Error;
+
+/// Where the words came from that clap refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    CommandLine,
+    Environment,
+}
+
+/// `command` is the one that was chosen, or the whole program's before one was.
+pub(super) fn explain(error: &clap::Error, command: &Command, origin: Origin) -> Error {
+    let refusal = Refusal { error, command, origin };
+    Error::Usage(refusal.message())
+}
+
+struct Refusal<'a> {
+    error: &'a clap::Error,
+    command: &'a Command,
+    origin: Origin,
+}
+
+impl Refusal<'_> {
+    fn message(&self) -> String {
+        match self.error.kind() {
+            ErrorKind::UnknownArgument => self.unknown(&self.text(ContextKind::InvalidArg)),
+            ErrorKind::InvalidValue | ErrorKind::ValueValidation => self.invalid_value(),
+            ErrorKind::ArgumentConflict => self.conflict(),
+            ErrorKind::MissingRequiredArgument => {
+                format!("{} is missing; {}", self.argument(), self.help())
+            }
+            ErrorKind::TooManyValues => {
+                format!("{} takes no value, not `{}`", self.argument(), self.text(ContextKind::InvalidValue))
+            }
+            ErrorKind::InvalidSubcommand => {
+                format!("`{}` is not a command; {}", self.text(ContextKind::InvalidSubcommand), self.help())
+            }
+            ErrorKind::InvalidUtf8 => format!("an argument is not UTF-8; {}", self.help()),
+            kind => format!("{kind}; {}", self.help()),
+        }
+    }
+
+    fn unknown(&self, word: &str) -> String {
+        if !word.starts_with('-') {
+            return format!("`{word}` is one argument too many; {}", self.help());
+        }
+        let longs = self.command.get_arguments().flat_map(longs);
+        match nearest(word.trim_start_matches('-'), longs) {
+            Some(near) => format!("`{word}` is not an option of `{}`; did you mean `--{near}`?", self.form()),
+            None => format!("`{word}` is not an option of `{}`; {}", self.form(), self.help()),
+        }
+    }
+
+    fn invalid_value(&self) -> String {
+        let value = self.text(ContextKind::InvalidValue);
+        let argument = self.argument();
+        if value.is_empty() && argument.starts_with('-') {
+            return format!("{argument} needs a value; {}", self.expected());
+        }
+        format!("{argument} cannot be `{value}`: {}", self.expected())
+    }
+
+    /// What the parser of the value says that it takes.
+    fn expected(&self) -> String {
+        if let Some(source) = std::error::Error::source(self.error) {
+            return source.to_string();
+        }
+        match self.error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(values)) if !values.is_empty() => {
+                format!("it takes {}", any_of(values))
+            }
+            _ => self.help(),
+        }
+    }
+
+    fn conflict(&self) -> String {
+        let argument = self.argument();
+        let prior = self.spell(&self.text(ContextKind::PriorArg));
+        if argument == prior {
+            return format!("{argument} is given twice");
+        }
+        format!("{argument} and {prior} contradict each other")
+    }
+
+    fn argument(&self) -> String {
+        self.spell(&self.text(ContextKind::InvalidArg))
+    }
+
+    /// clap prints an argument with the name of its value: `--print <WHAT>`, `<AMOUNT>`.
+    fn spell(&self, argument: &str) -> String {
+        let name = argument.split([' ', '=', '[']).next().unwrap_or_default();
+        match self.origin {
+            _ if !name.starts_with('-') => name.trim_matches(['<', '>']).to_owned(),
+            Origin::CommandLine => name.to_owned(),
+            Origin::Environment => variables::name_of(name),
+        }
+    }
+
+    fn text(&self, kind: ContextKind) -> String {
+        match self.error.get(kind) {
+            Some(ContextValue::String(text)) => text.clone(),
+            Some(ContextValue::Strings(texts)) => texts.join(" "),
+            _ => String::new(),
+        }
+    }
+
+    fn help(&self) -> String {
+        match self.command.get_name() {
+            // Of itself AMOUNT is no word that could be typed.
+            DISCOVER => "see `gpu-coord 1 --help`".to_owned(),
+            _ => format!("see `{} --help`", self.form()),
+        }
+    }
+
+    /// The command as it is typed, without its options.
+    fn form(&self) -> String {
+        match self.command.get_name() {
+            DISCOVER => "gpu-coord AMOUNT".to_owned(),
+            "gpu-coord" | "help" => "gpu-coord".to_owned(),
+            name => format!("gpu-coord {name}"),
+        }
+    }
+}
+
+/// The names of an option, without `--`.
+fn longs(arg: &Arg) -> impl Iterator<Item = &str> {
+    arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default())
+}
+
+/// `a, b or c`
+fn any_of(values: &[String]) -> String {
+    match values {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => values.concat(),
+    }
+}

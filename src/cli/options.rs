@@ -1,0 +1,247 @@
+//! What can be asked: the commands and their options, as clap reads them.
+//!
+//! An option with an optional value takes it after `=` alone (`require_equals`), since Flink splits its
+//! arguments at blanks and a bare word after an option must not change its meaning.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::inventory::Source;
+
+/// The file of Flink's own script, so that both can be used side by side.
+pub(crate) const DEFAULT_COORDINATION_FILE: &str = "/var/tmp/flink-gpu-coordination";
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "gpu-coord",
+    version,
+    about = "Hands the GPUs of this host to processes, so that no GPU is held by two",
+    override_usage = "gpu-coord AMOUNT [OPTIONS]\n       gpu-coord COMMAND [OPTIONS]",
+    after_help = "AMOUNT alone is what Flink calls; its options are those of `allocate`.\n\
+                  Example: gpu-coord 2 --source simulated:8",
+    subcommand_help_heading = "Commands"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print the first AMOUNT units, or coordinate them with --enable-coordination-mode: the form that Flink calls
+    #[command(
+        hide = true,
+        override_usage = "gpu-coord AMOUNT [OPTIONS]",
+        after_help = "Example: gpu-coord 2 --enable-coordination-mode"
+    )]
+    Discover(Discover),
+    /// Give AMOUNT units to the calling process, and print them
+    #[command(
+        override_usage = "gpu-coord allocate AMOUNT [OPTIONS]",
+        after_help = "Example: gpu-coord allocate 2 --print uuid"
+    )]
+    Allocate(Allocate),
+    /// Give back every unit of the calling process
+    #[command(
+        name = "deallocateAll",
+        visible_alias = "deallocate-all",
+        override_usage = "gpu-coord deallocateAll [OPTIONS]",
+        after_help = "Example: gpu-coord deallocateAll --owner 4711"
+    )]
+    DeallocateAll(DeallocateAll),
+    /// Show who holds what
+    #[command(override_usage = "gpu-coord status [OPTIONS]", after_help = "Example: gpu-coord status --json")]
+    Status(Status),
+    /// Show the devices of this host
+    #[command(
+        override_usage = "gpu-coord devices [OPTIONS]",
+        after_help = "Example: gpu-coord devices --source nvidia-smi"
+    )]
+    Devices(Devices),
+}
+
+impl Command {
+    pub(crate) fn common(&self) -> &Common {
+        match self {
+            Command::Discover(Discover { allocation }) | Command::Allocate(Allocate { allocation }) => {
+                &allocation.common
+            }
+            Command::DeallocateAll(options) => &options.common,
+            Command::Status(options) => &options.common,
+            Command::Devices(options) => &options.common,
+        }
+    }
+
+    pub(super) fn common_mut(&mut self) -> &mut Common {
+        match self {
+            Command::Discover(Discover { allocation }) | Command::Allocate(Allocate { allocation }) => {
+                &mut allocation.common
+            }
+            Command::DeallocateAll(options) => &mut options.common,
+            Command::Status(options) => &mut options.common,
+            Command::Devices(options) => &mut options.common,
+        }
+    }
+
+    pub(super) fn source_mut(&mut self) -> Option<&mut SourceOptions> {
+        match self {
+            Command::Discover(Discover { allocation }) | Command::Allocate(Allocate { allocation }) => {
+                Some(&mut allocation.source)
+            }
+            Command::DeallocateAll(_) => None,
+            Command::Status(options) => Some(&mut options.source),
+            Command::Devices(options) => Some(&mut options.source),
+        }
+    }
+}
+
+/// Options that every command has.
+#[derive(Args, Debug)]
+pub(crate) struct Common {
+    /// Seconds within which the whole run ends
+    #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
+    pub(crate) deadline: Duration,
+    /// Directory below which /proc, /sys and /dev are read
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
+    /// Say on stderr how the answer was found
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// Where the devices are read from.
+#[derive(Args, Debug)]
+pub(crate) struct SourceOptions {
+    /// auto, nvidia-smi, procfs, file:PATH or simulated:N
+    #[arg(long, value_name = "SOURCE", default_value = "auto")]
+    pub(crate) source: Source,
+    /// Root of a driver container, for its nvidia-smi
+    #[arg(long, value_name = "DIR")]
+    pub(crate) driver_root: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct FileOptions {
+    /// The record of who holds what
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_COORDINATION_FILE)]
+    pub(crate) coordination_file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct OwnerOptions {
+    /// Process that holds the units, instead of the calling one
+    #[arg(long, value_name = "PID", value_parser = pid)]
+    pub(crate) owner: Option<u32>,
+}
+
+/// What the two forms of an allocation share.
+#[derive(Args, Debug)]
+pub(crate) struct Allocation {
+    /// How many units
+    #[arg(value_parser = amount, allow_negative_numbers = true)]
+    pub(crate) amount: u128,
+    /// Record the assignment in the coordination file (the default of `allocate`)
+    #[arg(long, alias = "enable-coordination", conflicts_with = "no_coordination")]
+    pub(crate) enable_coordination_mode: bool,
+    /// Print the first units and record nothing (the default of the bare form)
+    #[arg(long)]
+    pub(crate) no_coordination: bool,
+    /// Take over the units of dead owners (always, in the bare form)
+    #[arg(long)]
+    pub(crate) check_dead: bool,
+    /// What is printed: the index that the owner's CUDA counts, that of the host, the UUID, the PCI address
+    #[arg(long, value_name = "WHAT", default_value = "index")]
+    pub(crate) print: Print,
+    #[command(flatten)]
+    pub(crate) file: FileOptions,
+    #[command(flatten)]
+    pub(crate) owner: OwnerOptions,
+    #[command(flatten)]
+    pub(crate) source: SourceOptions,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Discover {
+    #[command(flatten)]
+    pub(crate) allocation: Allocation,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Allocate {
+    #[command(flatten)]
+    pub(crate) allocation: Allocation,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DeallocateAll {
+    #[command(flatten)]
+    pub(crate) file: FileOptions,
+    #[command(flatten)]
+    pub(crate) owner: OwnerOptions,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// Print JSON, version 1
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) file: FileOptions,
+    #[command(flatten)]
+    pub(crate) source: SourceOptions,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Devices {
+    /// Print JSON, version 1
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) source: SourceOptions,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What is printed of each unit.
+///
+/// No doc comments on the variants: clap would make a second, longer help text of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Print {
+    Index,
+    HostIndex,
+    Uuid,
+    Pci,
+}
+
+/// Digits only: a sign, a fraction or a blank is refused. More digits than a `u128` has are as many units
+/// as it can say, which is more than any host has.
+pub(super) fn amount(text: &str) -> Result<u128, String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("it takes a whole number of units".to_owned());
+    }
+    Ok(text.parse().unwrap_or(u128::MAX))
+}
+
+/// More than 0 and at most a day.
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("it takes seconds, more than 0 and at most 86400".to_owned()),
+    }
+}
+
+/// The pids that a Linux kernel can give: its limit is 2^22.
+fn pid(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(pid) if (1..4_194_304).contains(&pid) && !text.starts_with('+') => Ok(pid),
+        _ => Err("it takes the pid of a process, from 1 to 4194303".to_owned()),
+    }
+}

@@ -1,0 +1,206 @@
+//! How the answer and the messages leave the program.
+//!
+//! Nothing here waits past the deadline: a stream is polled before each write, and a write is at most
+//! `PIPE_BUF` bytes, for which a pipe that polls as writable has room. `O_NONBLOCK` would be simpler, but it
+//! belongs to the open file, which is also the parent's.
+//!
+//! stdout carries the answer, and every failure to write it is an error. stderr is best effort: a message
+//! that cannot be written must not change what the program does.
+
+#![expect(unsafe_code, reason = "a function that runs before main needs a link section")]
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::error::Error;
+use crate::host::deadline::Deadline;
+
+/// Whether descriptor 1 was closed when the program was started. Rust's runtime opens `/dev/null` in the
+/// place of a closed standard stream before `main`, and an answer that went there would be lost unseen.
+static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: the C runtime calls each function of this section once, before Rust's runtime starts, with
+// arguments that the function may ignore; it only makes a system call and stores into an atomic.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = note_closed_stdout;
+
+extern "C" fn note_closed_stdout() {
+    // SAFETY: F_GETFD takes no further argument and accepts any number as a descriptor.
+    let is_closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } == -1;
+    STDOUT_WAS_CLOSED.store(is_closed, Ordering::Relaxed);
+}
+
+/// Standard output, handed to a command as a value.
+#[derive(Debug)]
+pub(crate) struct Stdout {
+    stream: io::Stdout,
+    was_closed: bool,
+}
+
+impl Stdout {
+    pub(crate) fn new() -> Stdout {
+        Stdout { stream: io::stdout(), was_closed: STDOUT_WAS_CLOSED.load(Ordering::Relaxed) }
+    }
+
+    /// Waits until an answer could be written. To be called before anything is locked or recorded.
+    pub(crate) fn ready(&self, deadline: Deadline) -> Result<(), Error> {
+        can_write(self.descriptor()?).map_err(output)?;
+        wait(self.descriptor()?, deadline)
+    }
+
+    /// Writes all of `text`, or fails.
+    pub(crate) fn write(&self, text: &str, deadline: Deadline) -> Result<(), Error> {
+        write_all(self.descriptor()?, text.as_bytes(), deadline)
+    }
+
+    fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        if self.was_closed { Err(output(Errno::EBADF)) } else { Ok(self.stream.as_fd()) }
+    }
+}
+
+fn output(errno: Errno) -> Error {
+    Error::Output(errno.into())
+}
+
+/// A descriptor that is open for reading alone polls as writable all the same.
+fn can_write(stream: BorrowedFd) -> Result<(), Errno> {
+    let flags = OFlag::from_bits_retain(fcntl(stream, FcntlArg::F_GETFL)?);
+    let is_for_reading = flags & OFlag::O_ACCMODE == OFlag::O_RDONLY;
+    if is_for_reading { Err(Errno::EBADF) } else { Ok(()) }
+}
+
+pub(super) fn write_all(stream: BorrowedFd, mut rest: &[u8], deadline: Deadline) -> Result<(), Error> {
+    while !rest.is_empty() {
+        wait(stream, deadline)?;
+        let chunk = &rest[..rest.len().min(libc::PIPE_BUF)];
+        match nix::unistd::write(stream, chunk) {
+            Ok(written) => rest = &rest[written..],
+            // EAGAIN: the parent made the stream non-blocking, and another writer was faster.
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Err(errno) => return Err(output(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until `stream` takes a chunk without blocking.
+fn wait(stream: BorrowedFd, deadline: Deadline) -> Result<(), Error> {
+    loop {
+        let mut polled = [PollFd::new(stream, PollFlags::POLLOUT)];
+        match poll(&mut polled, timeout(deadline)) {
+            Ok(0) if deadline.has_passed() => return Err(deadline.error("the reader of standard output")),
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return verdict(polled[0].revents().unwrap_or(PollFlags::empty())).map_err(output),
+            Err(errno) => return Err(output(errno)),
+        }
+    }
+}
+
+/// A pipe that nobody reads, and a socket whose peer is gone, poll as writable too.
+fn verdict(events: PollFlags) -> Result<(), Errno> {
+    if events.contains(PollFlags::POLLNVAL) {
+        Err(Errno::EBADF)
+    } else if events.intersects(PollFlags::POLLERR | PollFlags::POLLHUP) {
+        Err(Errno::EPIPE)
+    } else {
+        Ok(())
+    }
+}
+
+/// Rounded up, so that the last wait does not end early and is repeated without pause.
+fn timeout(deadline: Deadline) -> PollTimeout {
+    let milliseconds = deadline.left().as_micros().div_ceil(1000);
+    i32::try_from(milliseconds)
+        .ok()
+        .and_then(|left| PollTimeout::try_from(left).ok())
+        .unwrap_or(PollTimeout::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write, pipe};
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn soon() -> Deadline {
+        Deadline::after(Duration::from_millis(50))
+    }
+
+    fn errno(outcome: Result<(), Error>) -> Option<i32> {
+        match outcome {
+            Err(Error::Output(error)) => error.raw_os_error(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_cannot_take_an_answer_is_told() {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        assert_eq!(errno(wait(writer.as_fd(), soon())), Some(libc::EPIPE));
+        assert_eq!(errno(write_all(writer.as_fd(), b"0\n", soon())), Some(libc::EPIPE));
+
+        let (socket, peer) = UnixStream::pair().unwrap();
+        drop(peer);
+        assert_eq!(errno(wait(socket.as_fd(), soon())), Some(libc::EPIPE));
+
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        assert_eq!(errno(write_all(full.as_fd(), b"0\n", soon())), Some(libc::ENOSPC));
+
+        let readable = File::open("/dev/null").unwrap();
+        assert_eq!(can_write(readable.as_fd()), Err(Errno::EBADF));
+        for options in [File::options().write(true), File::options().read(true).write(true)] {
+            assert_eq!(can_write(options.open("/dev/null").unwrap().as_fd()), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_costs_no_more_than_the_deadline() {
+        let (_reader, writer) = pipe().unwrap();
+        let started = Instant::now();
+        let text = vec![b'x'; 1 << 20];
+        let Err(error) = write_all(writer.as_fd(), &text, soon()) else { panic!("a pipe took 1 MiB") };
+        assert_eq!(
+            error.to_string(),
+            "the deadline of 0.05 s passed while waiting for the reader of standard output"
+        );
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+        assert!(wait(writer.as_fd(), soon()).is_err(), "the pipe is full now");
+    }
+
+    #[test]
+    fn a_slow_reader_gets_everything() {
+        let (mut reader, writer) = pipe().unwrap();
+        let text: Vec<u8> = (0..1_000_000_u32).map(|at| at.to_le_bytes()[0]).collect();
+        let read = std::thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                let mut read = Vec::new();
+                reader.read_to_end(&mut read).unwrap();
+                read
+            });
+            write_all(writer.as_fd(), &text, Deadline::after(Duration::from_secs(60))).unwrap();
+            drop(writer);
+            reader.join().unwrap()
+        });
+        assert!(read == text);
+    }
+
+    #[test]
+    fn a_file_takes_an_answer() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"before\n").unwrap();
+        assert_eq!(can_write(file.as_fd()), Ok(()));
+        wait(file.as_fd(), soon()).unwrap();
+        write_all(file.as_fd(), b"0,1\n", soon()).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 11);
+    }
+}

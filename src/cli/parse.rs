@@ -1,0 +1,205 @@
+//! From the words and the environment to what is to be done.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+
+use super::arguments;
+use super::environment::Environment;
+use super::message::{Origin, explain};
+use super::options::{Cli, Command};
+use super::variables::{self, Variable};
+use crate::error::Error;
+use crate::notes::Notes;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) enum Task {
+    Run(Command),
+    /// `--help` or `--version`
+    Print(String),
+}
+
+/// `argv` is without the program's name.
+pub(super) fn parse(
+    argv: Vec<OsString>,
+    environment: &Environment,
+    notes: &mut Notes,
+) -> Result<Task, Error> {
+    let mut root = Cli::command();
+    let words = arguments::words(argv, &root)?;
+    let given = match root.try_get_matches_from_mut(&words) {
+        Ok(given) => given,
+        Err(error) => return text_or_error(&error, chosen(&root, &words)),
+    };
+    let variables = environment.trusted(notes);
+    notes.warnings.extend(variables::unknown(variables, &root));
+    let matches = with_variables(&mut root, words, given, variables)?;
+    let mut command = Cli::from_arg_matches(&matches).map_err(|error| broken(&error))?.command;
+    if environment.surroundings.is_privileged {
+        distrust(&mut command, notes);
+    }
+    Ok(Task::Run(command))
+}
+
+/// The matches of the command line over those of the environment. Parsed again only if the environment
+/// sets something, since most calls are to end within a millisecond.
+fn with_variables(
+    root: &mut clap::Command,
+    mut words: Vec<OsString>,
+    given: ArgMatches,
+    variables: &[Variable],
+) -> Result<ArgMatches, Error> {
+    let Some((_, given_to_command)) = given.subcommand() else { return Ok(given) };
+    let set = variables::words(variables, chosen(root, &words), given_to_command)?;
+    if set.is_empty() {
+        return Ok(given);
+    }
+    words.splice(2..2, set);
+    // The words of the command line have passed, so what is refused now is the environment's.
+    let parsed = root.try_get_matches_from_mut(&words);
+    parsed.map_err(|error| explain(&error, chosen(root, &words), Origin::Environment))
+}
+
+/// The command that the words name, or the whole program.
+fn chosen<'a>(root: &'a clap::Command, words: &[OsString]) -> &'a clap::Command {
+    words.get(1).and_then(|word| root.find_subcommand(word)).unwrap_or(root)
+}
+
+fn text_or_error(error: &clap::Error, command: &clap::Command) -> Result<Task, Error> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Task::Print(error.to_string())),
+        _ => Err(explain(error, command, Origin::CommandLine)),
+    }
+}
+
+/// clap has checked the matches already.
+fn broken(error: &clap::Error) -> Error {
+    Error::Usage(error.kind().to_string())
+}
+
+/// The caller has fewer rights than the program: it must not choose what is read with them.
+fn distrust(command: &mut Command, notes: &mut Notes) {
+    if command.common().root != Path::new("/") {
+        command.common_mut().root = PathBuf::from("/");
+        notes.warn("--root is ignored: this program runs with more rights than its caller");
+    }
+    if let Some(source) = command.source_mut()
+        && source.driver_root.take().is_some()
+    {
+        notes.warn("--driver-root is ignored: this program runs with more rights than its caller");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// What the words and the variables ask for, as `Debug` prints it, and the warnings.
+    fn asked(
+        argv: &str,
+        variables: &[(&str, &str)],
+        is_privileged: bool,
+    ) -> Result<(String, Vec<String>), String> {
+        let pairs: Vec<_> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let environment = Environment::from_pairs(&pairs, is_privileged);
+        let mut notes = Notes::default();
+        let argv = argv.split(' ').map(OsString::from).collect();
+        let task = parse(argv, &environment, &mut notes).map_err(|error| error.to_string())?;
+        Ok((format!("{task:?}"), notes.warnings))
+    }
+
+    #[test]
+    fn claps_own_rules_hold() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn the_environment_sets_what_the_command_line_leaves_open() {
+        for (argv, variables, says) in [
+            ("2", &[("GPU_COORD_PRINT", "uuid")] as &[(&str, &str)],             "print: Uuid"),
+            ("2 --print pci", &[("GPU_COORD_PRINT", "uuid")],                    "print: Pci"),
+            ("2 --print pci", &[("GPU_COORD_PRINT", "no such thing")],           "print: Pci"),
+            ("allocate 2", &[("GPU_COORD_PRINT", "uuid")],                       "print: Uuid"),
+            ("2", &[("GPU_COORD_COORDINATION_FILE", "/a b/c=d")],                "coordination_file: \"/a b/c=d\""),
+            ("deallocateAll", &[("GPU_COORD_COORDINATION_FILE", "/a b")],        "coordination_file: \"/a b\""),
+            ("2", &[("GPU_COORD_COORDINATION_FILE", "-v")],                      "coordination_file: \"-v\""),
+            ("2", &[("GPU_COORD_DEADLINE", "1.5"), ("GPU_COORD_PRINT", "pci")],  "deadline: 1.5s"),
+            ("2", &[("GPU_COORD_DEADLINE", "")],                                 "deadline: 8s"),
+            ("2", &[("GPU_COORD_VERBOSE", "1")],                                 "verbose: true"),
+            ("2", &[("GPU_COORD_VERBOSE", "Yes")],                               "verbose: true"),
+            ("2", &[("GPU_COORD_VERBOSE", "TRUE")],                              "verbose: true"),
+            ("2", &[("GPU_COORD_VERBOSE", "0")],                                 "verbose: false"),
+            ("2", &[("GPU_COORD_VERBOSE", "no")],                                "verbose: false"),
+            ("2", &[("GPU_COORD_VERBOSE", "False")],                             "verbose: false"),
+            ("2 -v", &[("GPU_COORD_VERBOSE", "0")],                              "verbose: true"),
+            ("2", &[("GPU_COORD_ENABLE_COORDINATION", "1")],                     "enable_coordination_mode: true"),
+            ("2", &[("GPU_COORD_ENABLE_COORDINATION_MODE", "1")],                "enable_coordination_mode: true"),
+            ("2 --no-coordination", &[("GPU_COORD_ENABLE_COORDINATION", "1")],   "enable_coordination_mode: false, no_coordination: true"),
+            ("2 --enable-coordination", &[("GPU_COORD_NO_COORDINATION", "1")],   "enable_coordination_mode: true, no_coordination: false"),
+            ("status", &[("GPU_COORD_PRINT", "no such thing")],                  "json: false"),
+            ("status", &[("GPU_COORD_JSON", "yes")],                             "json: true"),
+        ] {
+            let (task, warnings) = asked(argv, variables, false).unwrap();
+            assert!(task.contains(says), "{argv} {variables:?}: {task}");
+            assert_eq!(warnings, Vec::<String>::new(), "{argv} {variables:?}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_wrong_variable_is_named() {
+        for (variables, says) in [
+            (&[("GPU_COORD_PRINT", "uid")] as &[(&str, &str)],
+                "GPU_COORD_PRINT cannot be `uid`: it takes index, host-index, uuid or pci"),
+            (&[("GPU_COORD_DEADLINE", "1 s")],
+                "GPU_COORD_DEADLINE cannot be `1 s`: it takes seconds, more than 0 and at most 86400"),
+            (&[("GPU_COORD_VERBOSE", "on")],
+                "GPU_COORD_VERBOSE cannot be `on`: it takes 1, true, yes, 0, false or no"),
+            (&[("GPU_COORD_NO_COORDINATION", "1"), ("GPU_COORD_ENABLE_COORDINATION_MODE", "1")],
+                "GPU_COORD_NO_COORDINATION and GPU_COORD_ENABLE_COORDINATION_MODE contradict each other"),
+            (&[("GPU_COORD_ENABLE_COORDINATION", "1"), ("GPU_COORD_ENABLE_COORDINATION_MODE", "0")],
+                "GPU_COORD_ENABLE_COORDINATION and GPU_COORD_ENABLE_COORDINATION_MODE set the same option"),
+        ] {
+            assert_eq!(asked("2", variables, false).unwrap_err(), says, "{variables:?}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn an_unknown_variable_is_warned_of() {
+        for (variable, warnings) in [
+            (("GPU_COORD_PRNT", "uuid"),      &["GPU_COORD_PRNT is not a variable of gpu-coord; did you mean GPU_COORD_PRINT?"] as &[&str]),
+            (("GPU_COORD_Print", "uuid"),     &["GPU_COORD_Print is not a variable of gpu-coord; did you mean GPU_COORD_PRINT?"]),
+            (("GPU_COORD_COLOUR", "1"),       &["GPU_COORD_COLOUR is not a variable of gpu-coord"]),
+            (("GPU_COORD_AMOUNT", "1"),       &["GPU_COORD_AMOUNT is not a variable of gpu-coord"]),
+            (("GPU_COORD_HELP", "1"),         &["GPU_COORD_HELP is not a variable of gpu-coord"]),
+            (("GPU_COORD_", "1"),             &["GPU_COORD_ is not a variable of gpu-coord"]),
+            (("GPU_COORD_COLOUR", ""),        &[]),
+            (("GPU_COORD_JSON", "1"),         &[]),
+            (("GPU_COORD_GRANT", "0123"),     &[]),
+            (("gpu_coord_print", "uuid"),     &[]),
+        ] {
+            assert_eq!(asked("2", &[variable], false).unwrap().1, warnings, "{variable:?}");
+        }
+    }
+
+    #[test]
+    fn raised_privilege_chooses_no_root() {
+        let argv = "2 --root /tmp --driver-root /tmp --coordination-file /c";
+        let (task, warnings) = asked(argv, &[("GPU_COORD_PRINT", "uuid")], true).unwrap();
+        for says in ["root: \"/\"", "driver_root: None", "print: Index", "coordination_file: \"/c\""] {
+            assert!(task.contains(says), "{task}");
+        }
+        let cause = "is ignored: this program runs with more rights than its caller";
+        assert_eq!(
+            warnings,
+            ["the environment", "--root", "--driver-root"].map(|what| format!("{what} {cause}"))
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! What is said on stderr, and the status that the program ends with.
+//!
+//! Every message is one line. Flink reads the pipes only after the program's exit, so that all of them
+//! together must stay far below the 64 KiB that a pipe holds.
+
+use std::fmt::Write as _;
+use std::os::fd::AsFd;
+
+use super::output;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host::deadline::Deadline;
+use crate::notes::Notes;
+
+/// Bytes of what is said beside an error.
+const NOTES_LIMIT: usize = 12 * 1024;
+/// Bytes of one message.
+const LINE_LIMIT: usize = 2 * 1024;
+
+/// Says how a run ended. Best effort: a stderr that cannot be written changes nothing.
+pub(crate) fn report(
+    outcome: &Result<(), Error>,
+    notes: &Notes,
+    is_verbose: bool,
+    deadline: Deadline,
+) -> Exit {
+    let text = text(outcome, notes, is_verbose);
+    let _ = output::write_all(std::io::stderr().as_fd(), text.as_bytes(), deadline);
+    outcome.as_ref().map_or_else(Error::exit, |()| Exit::Success)
+}
+
+/// With an error, its line comes last, and no warning: a warning speaks of an answer.
+fn text(outcome: &Result<(), Error>, notes: &Notes, is_verbose: bool) -> String {
+    let warnings = notes.warnings.iter().filter(|_| outcome.is_ok()).map(|line| format!("warning: {line}"));
+    let details = notes.details.iter().filter(|_| is_verbose).cloned();
+    let mut text = bounded(warnings.chain(details));
+    if let Err(error) = outcome {
+        text += &line(&chain(error));
+    }
+    text
+}
+
+/// The lines that fit, and how many do not.
+fn bounded(messages: impl Iterator<Item = String>) -> String {
+    let mut text = String::new();
+    let mut cut = 0;
+    for message in messages {
+        let line = line(&message);
+        if cut == 0 && text.len() + line.len() <= NOTES_LIMIT {
+            text += &line;
+        } else {
+            cut += 1;
+        }
+    }
+    if cut > 0 {
+        text += &line(&format!("{cut} more lines are left out"));
+    }
+    text
+}
+
+/// A message and its causes, each said once.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        // Writing to a String cannot fail.
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// A file name may hold a newline, and an escape sequence of the reader's terminal.
+fn line(message: &str) -> String {
+    let mut line = "gpu-coord: ".to_owned();
+    for character in message.chars() {
+        if line.len() > LINE_LIMIT {
+            line += "...";
+            break;
+        }
+        if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+    }
+    line + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn failure() -> Result<(), Error> {
+        Err(Error::io("open", "/a\nb")(io::Error::from_raw_os_error(libc::ENOENT)))
+    }
+
+    #[test]
+    fn warnings_come_with_an_answer_and_details_when_asked_for() {
+        let mut notes = Notes::default();
+        notes.warn("odd");
+        notes.detail("found");
+        let error = "gpu-coord: cannot open /a\\nb: No such file or directory (os error 2)\n";
+        for (outcome, is_verbose, expected) in [
+            (Ok(()), false, "gpu-coord: warning: odd\n".to_owned()),
+            (Ok(()), true, "gpu-coord: warning: odd\ngpu-coord: found\n".to_owned()),
+            (failure(), false, error.to_owned()),
+            (failure(), true, format!("gpu-coord: found\n{error}")),
+        ] {
+            assert_eq!(text(&outcome, &notes, is_verbose), expected);
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_message_is_one_line() {
+        for (message, expected) in [
+            ("plain",            "gpu-coord: plain\n"),
+            ("a\nb\tc\r",        "gpu-coord: a\\nb\\tc\\r\n"),
+            ("\u{1b}[31m\0",      "gpu-coord: \\u{1b}[31m\\u{0}\n"),
+            ("GPU „A“ \u{9b}1m", "gpu-coord: GPU „A“ \\u{9b}1m\n"),
+        ] {
+            assert_eq!(line(message), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_bounded_and_the_error_is_said_whole() {
+        let notes = Notes {
+            details: (0..10_000).map(|at| format!("{at} {}", "é".repeat(5000))).collect(),
+            ..Notes::default()
+        };
+        let text = text(&failure(), &notes, true);
+        assert!(text.len() < NOTES_LIMIT + 2 * LINE_LIMIT, "{}", text.len());
+        let lines: Vec<&str> = text.lines().collect();
+        let [shown @ .., cut, error] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!(*cut, format!("gpu-coord: {} more lines are left out", 10_000 - shown.len()));
+        assert!(shown.len() > 1 && shown.iter().all(|line| line.ends_with("éé...")), "{shown:?}");
+        assert!(error.ends_with("(os error 2)"), "{error}");
+    }
+}

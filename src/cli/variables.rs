@@ -1,0 +1,130 @@
+//! Every option can be set by a variable: `GPU_COORD_COORDINATION_FILE` is `--coordination-file`.
+//!
+//! Flink's arguments are split at blanks, so a value with a blank can come in no other way. The command
+//! line wins: a variable is passed over if its option, or one that contradicts it, is given there.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::nearest::nearest;
+use crate::error::Error;
+
+const PREFIX: &str = "GPU_COORD_";
+
+/// Set by `exec` for the command that it starts, so that it says nothing to us.
+const RESERVED: &[&str] = &["GPU_COORD_GRANT"];
+
+/// A `GPU_COORD_` variable that is set.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Variable {
+    name: String,
+    value: OsString,
+}
+
+impl Variable {
+    /// None if it is not ours, or empty, which is unset.
+    pub(super) fn new(name: &OsStr, value: &OsStr) -> Option<Variable> {
+        let is_set = name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) && !value.is_empty();
+        is_set.then(|| Variable { name: name.to_string_lossy().into_owned(), value: value.to_owned() })
+    }
+
+    fn arg<'a>(&self, command: &'a Command) -> Option<&'a Arg> {
+        command.get_arguments().find(|arg| names(arg).any(|name| name == self.name))
+    }
+
+    /// The word of a command line that says the same; none for a flag that is off.
+    fn word(&self, arg: &Arg) -> Result<Option<OsString>, Error> {
+        let mut word = OsString::from("--");
+        word.push(arg.get_long().unwrap_or_default());
+        if matches!(arg.get_action(), ArgAction::SetTrue) {
+            return Ok(self.is_on()?.then_some(word));
+        }
+        word.push("=");
+        word.push(&self.value);
+        Ok(Some(word))
+    }
+
+    fn is_on(&self) -> Result<bool, Error> {
+        let value = self.value.to_string_lossy();
+        match value.to_ascii_lowercase().as_str() {
+            "1" | "true" | "yes" => Ok(true),
+            "0" | "false" | "no" => Ok(false),
+            _ => Err(Error::Usage(format!(
+                "{} cannot be `{value}`: it takes 1, true, yes, 0, false or no",
+                self.name
+            ))),
+        }
+    }
+}
+
+/// The variable of an option, `--print` or `print`.
+pub(super) fn name_of(option: &str) -> String {
+    PREFIX.to_owned() + &option.trim_start_matches('-').replace('-', "_").to_ascii_uppercase()
+}
+
+/// The words to put before those of the command line, which gave `given` to `command`.
+pub(super) fn words(
+    variables: &[Variable],
+    command: &Command,
+    given: &ArgMatches,
+) -> Result<Vec<OsString>, Error> {
+    let mut words = Vec::new();
+    let mut set: Vec<(&Arg, &Variable)> = Vec::new();
+    for variable in variables {
+        let Some(arg) = variable.arg(command) else { continue };
+        if let Some((_, other)) = set.iter().find(|(other, _)| other.get_id() == arg.get_id()) {
+            return Err(Error::Usage(format!("{} and {} set the same option", other.name, variable.name)));
+        }
+        set.push((arg, variable));
+        if !is_overruled(arg, command, given) {
+            words.extend(variable.word(arg)?);
+        }
+    }
+    Ok(words)
+}
+
+/// One line for each variable that no command has; one that another command has is none of ours.
+pub(super) fn unknown(variables: &[Variable], root: &Command) -> Vec<String> {
+    if variables.is_empty() {
+        return Vec::new();
+    }
+    let known: Vec<String> =
+        root.get_subcommands().flat_map(Command::get_arguments).flat_map(names).collect();
+    let is_known = |name: &str| known.iter().any(|known| known == name) || RESERVED.contains(&name);
+    let unknown = variables.iter().filter(|variable| !is_known(&variable.name));
+    unknown.map(|variable| complaint(&variable.name, &known)).collect()
+}
+
+fn complaint(name: &str, known: &[String]) -> String {
+    let significant = |name| str::strip_prefix(name, PREFIX).unwrap_or_default();
+    match nearest(significant(name), known.iter().map(|known| significant(known))) {
+        Some(near) => format!("{name} is not a variable of gpu-coord; did you mean {PREFIX}{near}?"),
+        None => format!("{name} is not a variable of gpu-coord"),
+    }
+}
+
+/// The variables of an argument: of its long name and of its aliases. None for AMOUNT and `--help`.
+fn names(arg: &Arg) -> impl Iterator<Item = String> {
+    let is_option = !matches!(arg.get_action(), ArgAction::Help | ArgAction::Version);
+    let aliases = arg.get_all_aliases().unwrap_or_default();
+    arg.get_long().into_iter().chain(aliases).filter(move |_| is_option).map(name_of)
+}
+
+fn is_overruled(arg: &Arg, command: &Command, given: &ArgMatches) -> bool {
+    let is_given =
+        |other: &Arg| given.value_source(other.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let is_same = |other: &Arg| other.get_id() == arg.get_id();
+    command
+        .get_arguments()
+        .any(|other| is_given(other) && (is_same(other) || contradict(arg, other, command)))
+}
+
+/// Said of one of the two, and true of both.
+fn contradict(one: &Arg, other: &Arg, command: &Command) -> bool {
+    let says = |one, other: &Arg| {
+        command.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == other.get_id())
+    };
+    says(one, other) || says(other, one)
+}

@@ -1,0 +1,38 @@
+//! The answer of an allocation: one line, which Flink takes for the indexes.
+
+use crate::cli::Print;
+use crate::device::{Device, Inventory, Unit};
+use crate::error::Error;
+
+/// `seen`: the devices in the order in which the owner counts them; `is_relative`: it does not see them all.
+pub(super) fn line(
+    inventory: &Inventory,
+    units: &[Unit],
+    seen: &[usize],
+    print: Print,
+    is_relative: bool,
+) -> Result<String, Error> {
+    let word = |unit: &Unit| -> Result<String, Error> {
+        let device = &inventory.devices[unit.device];
+        match print {
+            Print::Index if is_relative => seen
+                .iter()
+                .position(|seen| *seen == unit.device)
+                .map(|position| position.to_string())
+                .ok_or_else(|| lacks(inventory, device, "place among the devices that the owner sees")),
+            Print::Index | Print::HostIndex => Ok(device.index.to_string()),
+            Print::Uuid => device.identity.uuid.clone().ok_or_else(|| lacks(inventory, device, "UUID")),
+            Print::Pci => match device.identity.pci {
+                Some(pci) => Ok(pci.to_string()),
+                None => Err(lacks(inventory, device, "PCI address")),
+            },
+        }
+    };
+    let words = units.iter().map(word).collect::<Result<Vec<String>, Error>>()?;
+    Ok(words.join(",") + "\n")
+}
+
+fn lacks(inventory: &Inventory, device: &Device, what: &str) -> Error {
+    let Device { index, .. } = device;
+    Error::Inventory(format!("device {index} has no {what} in source {}; print something else", inventory.source))
+}

@@ -1,0 +1,75 @@
+//! `gpu-coord deallocateAll`.
+
+use super::Context;
+use crate::assignment::{Assignment, Record, Standing};
+use crate::cli::{DEFAULT_COORDINATION_FILE, DeallocateAll};
+use crate::coordination::ledger::Ledger;
+use crate::coordination::{place, settle};
+use crate::device::Identity;
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::liveness::Liveness;
+use crate::host::owner::{self, Form, Found};
+use crate::notes::Notes;
+use crate::policy;
+
+pub(super) fn run(context: &Context<'_>, options: &DeallocateAll, notes: &mut Notes) -> Result<(), Error> {
+    let service = &context.surroundings.service;
+    let found = owner::find(&context.host, Form::DeallocateAll, options.owner.owner, service, notes)?;
+    let path = &options.file.coordination_file;
+    if path.as_os_str() == DEFAULT_COORDINATION_FILE {
+        place::check_default(&context.host, path, notes)?;
+    }
+    let uid = match &found {
+        Found::Owner(owner) => owner.uid,
+        Found::Gone(_) | Found::Invocation(_) => None,
+    };
+    let ledger = Ledger::open_existing(&context.host, path, uid, context.deadline)?;
+    let released = match ledger {
+        Some(ledger) => release(&context.host, ledger, &found)?,
+        None => 0,
+    };
+    notes.detail(format!("{} given back", policy::units(released as u128)));
+    Ok(())
+}
+
+/// How many assignments were released. Nothing is written if there are none.
+fn release(host: &Host, mut ledger: Ledger, found: &Found) -> Result<usize, Error> {
+    let record = ledger.record();
+    let liveness = Liveness::new(host, ledger.facts());
+    // No inventory is read, so no other boot is judged.
+    let standing = |position: usize| liveness.standing(&record.assignments[position], false);
+    let released = of(host, record, found, &standing);
+    if released.is_empty() {
+        return Ok(0);
+    }
+    let mut change = settle::settle(record, false, standing, |pid| owner::of(host, pid), |_| Identity::default());
+    change.stale.retain(|position| !released.contains(position));
+    change.settled.retain(|(position, _)| !released.contains(position));
+    change.released = released;
+    ledger.commit(&change)?;
+    Ok(change.released.len())
+}
+
+/// Positions of what `found` holds.
+fn of(host: &Host, record: &Record, found: &Found, standing: &dyn Fn(usize) -> Standing) -> Vec<usize> {
+    let is_theirs = |position: &usize| {
+        let assignment = &record.assignments[*position];
+        match found {
+            Found::Owner(owner) if assignment.is_the_scripts() => {
+                assignment.owner.pid == owner.pid && standing(*position) == Standing::Alive
+            }
+            Found::Owner(owner) => assignment.owner.is(owner),
+            Found::Gone(pid) => is_of(host, assignment, *pid) && standing(*position) == Standing::Dead,
+            Found::Invocation(id) => assignment.invocation.as_ref() == Some(id),
+        }
+    };
+    (0..record.assignments.len()).filter(is_theirs).collect()
+}
+
+/// The pid is one of this pid namespace.
+fn is_of(host: &Host, assignment: &Assignment, pid: u32) -> bool {
+    let is_from_here =
+        assignment.is_the_scripts() || assignment.owner.pid_namespace == host.pid_namespace();
+    assignment.owner.pid == pid && is_from_here
+}

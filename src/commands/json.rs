@@ -1,0 +1,93 @@
+//! The JSON that people's scripts read. Its version is 1, its names are those of the documentation, and
+//! it changes only by addition.
+
+use serde_json::{Map, Value, json};
+use sysinfo::System;
+
+use crate::assignment::{Assignment, Standing};
+use crate::device::{Device, Health, Identity};
+use crate::host::Host;
+use crate::notes::Notes;
+
+const VERSION: u32 = 1;
+
+/// What both `status` and `devices` begin and end with; `fields` goes between.
+pub(super) fn document(host: &Host, fields: Map<String, Value>, notes: &Notes) -> String {
+    let mut document = Map::new();
+    document.insert("version".to_owned(), json!(VERSION));
+    document.insert("host".to_owned(), describe(host));
+    document.extend(fields);
+    document.insert("warnings".to_owned(), json!(notes.warnings));
+    format!("{:#}\n", Value::Object(document))
+}
+
+/// Name and kernel are those of the machine that this runs on, also below another host root.
+fn describe(host: &Host) -> Value {
+    json!({
+        "name": System::host_name().ok(),
+        "kernel": System::kernel_version().ok(),
+        "boot_id": host.boot_id(),
+        "pid_namespace": host.pid_namespace(),
+    })
+}
+
+pub(super) fn device(device: &Device, units: Vec<Value>) -> Value {
+    let Device { index, identity, name, memory_mib, minor, nodes, health } = device;
+    let (health, reason) = match health {
+        Health::Sound => ("sound", None),
+        Health::Sick(reason) => ("sick", Some(reason)),
+    };
+    let mut value = json!({
+        "index": index,
+        "name": name,
+        "memory_mib": memory_mib,
+        "minor": minor,
+        "nodes": nodes.iter().map(|node| node.to_string_lossy()).collect::<Vec<_>>(),
+        "health": health,
+        "reason": reason,
+        "units": units,
+    });
+    add_identity(&mut value, identity);
+    value
+}
+
+/// An assignment, as its owner and what is recorded of it.
+pub(super) fn owner(host: &Host, assignment: &Assignment, standing: Standing) -> Value {
+    let owner = &assignment.owner;
+    let is_alive = standing == Standing::Alive;
+    let standing = match standing {
+        Standing::Alive => "alive",
+        Standing::Dead => "dead",
+        Standing::Doubtful(_) => "unknown",
+    };
+    json!({
+        "pid": owner.pid,
+        "uid": owner.uid,
+        "start": owner.start,
+        "boot_id": owner.boot,
+        "pid_namespace": owner.pid_namespace,
+        "command": is_alive.then(|| host.command_line(owner.pid)).flatten(),
+        "standing": standing,
+        "since": assignment.since,
+        "grant": assignment.grant.map(|grant| format!("{:016x}", grant.id)),
+        "invocation_id": assignment.invocation,
+        "cgroup": assignment.cgroup,
+    })
+}
+
+/// An assignment of a device that is not in the inventory at hand.
+pub(super) fn elsewhere(host: &Host, assignment: &Assignment, standing: Standing) -> Value {
+    let mut value = json!({
+        "index": assignment.index,
+        "slot": assignment.slot,
+        "owner": owner(host, assignment, standing),
+    });
+    add_identity(&mut value, &assignment.identity);
+    value
+}
+
+fn add_identity(value: &mut Value, identity: &Identity) {
+    value["uuid"] = json!(identity.uuid);
+    value["pci"] = json!(identity.pci.map(|pci| pci.to_string()));
+    value["id"] = json!(identity.id);
+}

@@ -1,0 +1,154 @@
+//! Opening the coordination file, or refusing it: its name can be guessed, and the default place is a
+//! directory that everybody may write to.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::libc::{O_CLOEXEC, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK};
+use nix::unistd::geteuid;
+
+use crate::error::Error;
+
+const WORLD_WRITABLE: u32 = 0o002;
+
+/// What the file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    /// With the uid of the process that is to hold units.
+    Write {
+        owner: Option<u32>,
+    },
+}
+
+/// Opens the file as it is; `None` if there is none.
+pub(crate) fn open(path: &Path, access: Access) -> Result<Option<File>, Error> {
+    // Looked at before it is opened, since opening a device or a FIFO has effects; and again afterwards.
+    match fs::symlink_metadata(path) {
+        Ok(found) => check(path, &found, access)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io("look at", path)(error)),
+    }
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(access != Access::Read)
+        .custom_flags(O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)
+        .open(path);
+    match opened {
+        Ok(file) => {
+            check(path, &metadata(&file, path)?, access)?;
+            Ok(Some(file))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(denied(path, error)),
+        Err(error) => Err(Error::io("open", path)(error)),
+    }
+}
+
+/// Opens the file for writing, and makes it if there is none.
+///
+/// `O_CREAT` only together with `O_EXCL`: in a sticky directory `fs.protected_regular` (proc_sys_fs(5))
+/// makes `O_CREAT` alone fail on a file of another user, for root too.
+pub(crate) fn open_or_create(path: &Path, access: Access) -> Result<File, Error> {
+    loop {
+        if let Some(file) = open(path, access)? {
+            return Ok(file);
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o644).custom_flags(O_NOFOLLOW | O_CLOEXEC);
+        match options.open(path) {
+            Ok(file) => return Ok(file),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {} // made by another in between
+            Err(error) => return Err(not_made(path, error)),
+        }
+    }
+}
+
+pub(crate) fn metadata(file: &File, path: &Path) -> Result<Metadata, Error> {
+    file.metadata().map_err(Error::io("look at", path))
+}
+
+/// What is unsafe about a file that may be read all the same, for a warning.
+pub(crate) fn doubts(path: &Path, found: &Metadata) -> Option<String> {
+    unsafe_to_write(path, found, None).err()
+}
+
+fn check(path: &Path, found: &Metadata, access: Access) -> Result<(), Error> {
+    let checked = is_file(found).and_then(|()| match access {
+        Access::Read => Ok(()),
+        Access::Write { owner } => unsafe_to_write(path, found, owner),
+    });
+    checked.map_err(|problem| Error::File { path: path.to_owned(), problem })
+}
+
+fn is_file(found: &Metadata) -> Result<(), String> {
+    let kind = found.file_type();
+    let problem = if kind.is_file() {
+        return Ok(());
+    } else if kind.is_symlink() {
+        // Flink's script replaces the link by a file, and then link and target are two locks.
+        "is a symbolic link; name the file that it leads to"
+    } else if kind.is_dir() {
+        "is a directory; name a file in it"
+    } else if kind.is_fifo() {
+        "is a FIFO and not a regular file; remove it or name another file"
+    } else {
+        "is not a regular file; name another file"
+    };
+    Err(problem.to_owned())
+}
+
+/// Where everybody may make files, only one that cannot be somebody else's trap is written to.
+fn unsafe_to_write(path: &Path, found: &Metadata, owner: Option<u32>) -> Result<(), String> {
+    if !is_in_world_writable_directory(path) {
+        return Ok(());
+    }
+    let uid = found.uid();
+    if found.nlink() > 1 {
+        return Err("has another hard link, so that its contents may be another file's; remove it".to_owned());
+    }
+    if uid != 0 && uid != geteuid().as_raw() && Some(uid) != owner {
+        return Err(format!(
+            "belongs to uid {uid}, which is neither root nor the caller nor the owner of the units; remove it or name a file in a directory of the administrator's"
+        ));
+    }
+    if uid != 0 && found.mode() & WORLD_WRITABLE != 0 {
+        return Err(format!("belongs to uid {uid} and everybody may write to it; take that right away (chmod o-w)"));
+    }
+    Ok(())
+}
+
+fn is_in_world_writable_directory(path: &Path) -> bool {
+    // What cannot be looked at is taken for unsafe.
+    fs::metadata(directory(path)).map_or(true, |directory| directory.mode() & WORLD_WRITABLE != 0)
+}
+
+/// The directory that holds `path`.
+pub(crate) fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn denied(path: &Path, error: io::Error) -> Error {
+    let Ok(found) = fs::symlink_metadata(path) else { return Error::io("open", path)(error) };
+    let (uid, mode, euid) = (found.uid(), found.mode() & 0o7777, geteuid());
+    let problem = format!(
+        "uid {euid} may not open it: it belongs to uid {uid} and has mode {mode:04o}; to share it, let the administrator make it with mode 0660 and a common group"
+    );
+    Error::File { path: path.to_owned(), problem }
+}
+
+fn not_made(path: &Path, error: io::Error) -> Error {
+    let directory = directory(path).display();
+    let problem = match error.kind() {
+        ErrorKind::NotFound => format!("there is no directory {directory}; make it, or name another file"),
+        ErrorKind::NotADirectory => format!("{directory} is no directory; name another file"),
+        ErrorKind::PermissionDenied => format!("uid {} may not make files in {directory}; name another file", geteuid()),
+        _ => return Error::io("make", path)(error),
+    };
+    Error::File { path: path.to_owned(), problem }
+}

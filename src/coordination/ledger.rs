@@ -1,0 +1,242 @@
+//! The record in hand: read, decided upon, and changed while the lock is held.
+//!
+//! There is one way in. [`Ledger::open`] waits for the lock, and only the value that it gives can
+//! [`commit`](Ledger::commit), so that no change can be written that was decided without the lock.
+//!
+//! Invariants, each with the test that holds it:
+//! * The file's inode is never replaced, and what was locked is what the path names
+//!   (`a_lock_on_a_replaced_file_is_not_ours`).
+//! * What cannot be understood is never read as free (`what_has_no_index_refuses_the_file`).
+//! * A crash at any byte leaves all of a grant or none
+//!   (`plan::tests::a_crash_at_any_byte_leaves_all_of_a_grant_or_none`).
+//!
+//! Not here: whether an owner is alive (`host`), and who is given what (`policy`).
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use crate::assignment::Record;
+use crate::coordination::file::Access;
+use crate::coordination::plan::{self, Change};
+use crate::coordination::text::Text;
+use crate::coordination::{file, lock};
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::deadline::Deadline;
+use crate::host::liveness::FileFacts;
+
+/// Half a million lines; a larger file is not ours.
+const LARGEST: u64 = 64 << 20;
+
+/// Within this time after the script replaced the file, it still writes to the new one without its lock.
+const SCRIPT_WRITES_FOR: Duration = Duration::from_secs(1);
+
+/// The coordination file while this process holds its lock. Dropping it lets go; so does dying.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    file: File,
+    path: PathBuf,
+    text: Text,
+    facts: FileFacts,
+    /// Whether all that is in the file is of an earlier boot, so that damage need not be heeded.
+    is_outdated: bool,
+    undo: Vec<plan::Write>,
+}
+
+/// What the coordination file says, read without the right to change it.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) record: Record,
+    pub(crate) facts: FileFacts,
+    /// False if a writer kept the lock, so that the record may be of two moments.
+    pub(crate) is_consistent: bool,
+    /// What would keep the file from being written to.
+    pub(crate) doubts: Option<String>,
+}
+
+impl Ledger {
+    /// Makes the file if there is none, waits for its lock and reads the record. `owner`: the uid of the process
+    /// that is to hold units.
+    pub(crate) fn open(host: &Host, path: &Path, owner: Option<u32>, deadline: Deadline) -> Result<Ledger, Error> {
+        let open = || file::open_or_create(path, Access::Write { owner }).map(Some);
+        let missing = || Error::File { path: path.to_owned(), problem: "is removed again and again".to_owned() };
+        Ledger::open_with(host, path, open, deadline)?.ok_or_else(missing)
+    }
+
+    /// The same, but `None` if there is no file.
+    pub(crate) fn open_existing(
+        host: &Host,
+        path: &Path,
+        owner: Option<u32>,
+        deadline: Deadline,
+    ) -> Result<Option<Ledger>, Error> {
+        Ledger::open_with(host, path, || file::open(path, Access::Write { owner }), deadline)
+    }
+
+    fn open_with(
+        host: &Host,
+        path: &Path,
+        open: impl Fn() -> Result<Option<File>, Error>,
+        deadline: Deadline,
+    ) -> Result<Option<Ledger>, Error> {
+        let mut waited_for = None;
+        loop {
+            let Some(file) = lock::exclusive(host, path, &open, deadline)? else { return Ok(None) };
+            let inode = file::metadata(&file, path)?.ino();
+            let (text, facts) = read(host, &file, path)?;
+            let has_script_lines = text.record.assignments.iter().any(|assignment| assignment.is_the_scripts());
+            // Once for each file: its time of birth may lie ahead of a clock that was set back.
+            if has_script_lines && waited_for != Some(inode) && wait_out_the_script(&file, path, deadline)? {
+                waited_for = Some(inode);
+                continue; // what was read may have been added to, and the file replaced
+            }
+            let is_outdated = is_outdated(host, &facts);
+            let text = heed(text, path, is_outdated)?;
+            let path = path.to_owned();
+            return Ok(Some(Ledger { file, path, text, facts, is_outdated, undo: Vec::new() }));
+        }
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        &self.text.record
+    }
+
+    pub(crate) fn facts(&self) -> FileFacts {
+        self.facts
+    }
+
+    /// Writes a change. On failure nothing of its grant stays recorded.
+    pub(crate) fn commit(&mut self, change: &Change) -> Result<(), Error> {
+        let plan = plan::plan(&self.text, change, self.is_outdated);
+        self.put(&plan.clear)?;
+        if let Err(error) = self.grow(&plan.growth) {
+            return self.release_only(change, error);
+        }
+        if let Err(error) = self.put(&plan.fill) {
+            return Err(self.undone(&plan.undo, change, error));
+        }
+        self.undo = plan.undo;
+        Ok(())
+    }
+
+    /// Takes the grant of the last commit back, since it could not be handed over for the reason `error`.
+    pub(crate) fn undo(&mut self, change: &Change, error: Error) -> Error {
+        let undo = std::mem::take(&mut self.undo);
+        self.undone(&undo, change, error)
+    }
+
+    fn undone(&self, undo: &[plan::Write], change: &Change, error: Error) -> Error {
+        match (self.put(undo), change.granted.first()) {
+            (Err(problem), Some(granted)) => {
+                Error::NotUndone { pid: granted.owner.pid, problem: format!("{error}, and {problem}") }
+            }
+            _ => error,
+        }
+    }
+
+    /// On a full disk units can still be given back: that takes no space. The script's lines whose owners
+    /// live are then left as they are, which only puts off telling their owners from later processes.
+    fn release_only(&self, change: &Change, error: Error) -> Result<(), Error> {
+        if !change.granted.is_empty() {
+            return Err(error);
+        }
+        let released = Change { released: change.released.clone(), ..Change::default() };
+        self.put(&plan::plan(&self.text, &released, false).fill)
+    }
+
+    fn put(&self, writes: &[plan::Write]) -> Result<(), Error> {
+        for write in writes {
+            let at = write.at as u64;
+            self.file.write_all_at(&write.bytes, at).map_err(Error::io("write to", &self.path))?;
+        }
+        Ok(())
+    }
+
+    /// Appends line ends, by O_APPEND so that a line that was written without the lock is never hit.
+    fn grow(&self, growth: &[u8]) -> Result<(), Error> {
+        if growth.is_empty() {
+            return Ok(());
+        }
+        let grow = Error::io("grow", &self.path);
+        self.set_append(true).and_then(|()| (&self.file).write_all(growth)).map_err(grow)?;
+        self.set_append(false).map_err(Error::io("write to", &self.path))?;
+        let grown = (self.text.bytes.len() + growth.len()) as u64;
+        if file::metadata(&self.file, &self.path)?.len() == grown {
+            return Ok(());
+        }
+        let problem = "was written to without its lock; find out by what, and try again".to_owned();
+        Err(Error::File { path: self.path.clone(), problem })
+    }
+
+    fn set_append(&self, append: bool) -> std::io::Result<()> {
+        let flags = if append { OFlag::O_APPEND } else { OFlag::empty() };
+        fcntl(&self.file, FcntlArg::F_SETFL(flags))?;
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    /// Reads the record as it is; `None` if there is no file.
+    pub(crate) fn read(host: &Host, path: &Path, deadline: Deadline) -> Result<Option<Snapshot>, Error> {
+        let Some((file, is_consistent)) = lock::shared(path, deadline)? else { return Ok(None) };
+        let (text, facts) = read(host, &file, path)?;
+        let text = heed(text, path, is_outdated(host, &facts))?;
+        let doubts = file::doubts(path, &file::metadata(&file, path)?);
+        Ok(Some(Snapshot { record: text.record, facts, is_consistent, doubts }))
+    }
+}
+
+fn read(host: &Host, file: &File, path: &Path) -> Result<(Text, FileFacts), Error> {
+    let found = file::metadata(file, path)?;
+    if found.len() > LARGEST {
+        let problem = format!("has {} bytes, and a coordination file has at most {LARGEST}", found.len());
+        return Err(Error::File { path: path.to_owned(), problem });
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or(0) + 1);
+    file.take(LARGEST).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
+    let changed = found.modified().map_err(Error::io("look at", path))?;
+    let resolved = path.canonicalize().map_err(Error::io("look at", path))?;
+    Ok((Text::read(bytes), FileFacts::of(host, &resolved, changed)))
+}
+
+/// Whether the file was last changed before this boot, so that every owner in it is dead.
+fn is_outdated(host: &Host, facts: &FileFacts) -> bool {
+    facts.is_on_local_disk && host.boot_began().is_some_and(|began| facts.changed < began)
+}
+
+/// Damage refuses the file, or withholds an index, unless it is of an earlier boot.
+fn heed(mut text: Text, path: &Path, is_outdated: bool) -> Result<Text, Error> {
+    if is_outdated {
+        text.record.withheld.clear();
+        return Ok(text);
+    }
+    match text.malformed.first() {
+        None => Ok(text),
+        Some(malformed) => Err(Error::Malformed {
+            path: path.to_owned(),
+            line: malformed.line,
+            problem: format!("{}; correct the line, or delete it if no process holds its unit", malformed.problem),
+        }),
+    }
+}
+
+/// Flink's script locks the file, replaces it (`sed -i`), and then appends to the new one, whose lock it
+/// does not have. So a young file in which it wrote is left to itself for a moment. Whether it was waited.
+fn wait_out_the_script(file: &File, path: &Path, deadline: Deadline) -> Result<bool, Error> {
+    let found = file::metadata(file, path)?;
+    let Ok(made) = found.created().or_else(|_| found.modified()) else { return Ok(false) };
+    // A file from the future is no younger than one that was made just now.
+    let age = SystemTime::now().duration_since(made).unwrap_or_default();
+    let Some(wait) = SCRIPT_WRITES_FOR.checked_sub(age).filter(|wait| !wait.is_zero()) else { return Ok(false) };
+    if wait > deadline.left() {
+        return Err(deadline.error("Flink's script to finish writing the coordination file"));
+    }
+    thread::sleep(wait);
+    Ok(true)
+}

@@ -1,0 +1,119 @@
+//! The lock of the coordination file: flock(2) on the file itself, which Flink's script takes as well.
+//!
+//! A lock belongs to an inode and not to a name, so the inode is never replaced by us, and what was locked
+//! is compared with what the path names, since the script replaces it (`sed -i`).
+//!
+//! What the lock does not promise: the script goes on writing to the new inode after it has replaced the
+//! one that it locked. `ledger` waits that out.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use fs2::FileExt;
+
+use crate::coordination::file::{self, Access};
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::deadline::Deadline;
+
+/// The pauses between two tries grow from the first to the second: many callers at once cost little, and a
+/// lock that comes free is taken soon.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
+
+/// How long a reader waits before it reads without the lock.
+const READER_WAITS: Duration = Duration::from_secs(1);
+
+/// Opens the file by `open` and waits for its exclusive lock; `None` if `open` finds none. The lock is the
+/// descriptor's: it goes when the file is dropped, or the process dies.
+pub(crate) fn exclusive(
+    host: &Host,
+    path: &Path,
+    open: impl Fn() -> Result<Option<File>, Error>,
+    deadline: Deadline,
+) -> Result<Option<File>, Error> {
+    loop {
+        let Some(file) = open()? else { return Ok(None) };
+        let mut pause = PAUSES.0;
+        while !take(&file, path, Kind::Exclusive)? {
+            if deadline.has_passed() {
+                return Err(deadline.error(held_by(host, &file, path)));
+            }
+            thread::sleep(pause.min(deadline.left()));
+            pause = (pause * 2).min(PAUSES.1);
+        }
+        if is_named(&file, path)? {
+            return Ok(Some(file));
+        }
+        // Locked, but the path names another file by now, and others lock that one.
+    }
+}
+
+/// Opens the file for reading and waits for its shared lock for a second. `false`: it is read without.
+pub(crate) fn shared(path: &Path, deadline: Deadline) -> Result<Option<(File, bool)>, Error> {
+    let patience = Deadline::after(READER_WAITS.min(deadline.left()));
+    loop {
+        let Some(file) = file::open(path, Access::Read)? else { return Ok(None) };
+        while !take(&file, path, Kind::Shared)? {
+            if patience.has_passed() {
+                return Ok(Some((file, false)));
+            }
+            thread::sleep(PAUSES.1);
+        }
+        if is_named(&file, path)? {
+            return Ok(Some((file, true)));
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Exclusive,
+    Shared,
+}
+
+/// One try, which does not wait.
+#[expect(clippy::disallowed_methods, reason = "the one place that takes the lock")]
+fn take(file: &File, path: &Path, kind: Kind) -> Result<bool, Error> {
+    loop {
+        let tried = match kind {
+            Kind::Exclusive => FileExt::try_lock_exclusive(file),
+            Kind::Shared => FileExt::try_lock_shared(file),
+        };
+        match tried {
+            Ok(()) => return Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.raw_os_error() == Some(nix::libc::ENOLCK) => {
+                let problem = "its file system gives no locks (ENOLCK); name a file on a local disk".to_owned();
+                return Err(Error::File { path: path.to_owned(), problem });
+            }
+            // A file system without locks is refused: the lock is what this is for.
+            Err(error) => return Err(Error::io("lock", path)(error)),
+        }
+    }
+}
+
+/// Whether `path` still names the file that was locked.
+pub(crate) fn is_named(file: &File, path: &Path) -> Result<bool, Error> {
+    let locked = file::metadata(file, path)?;
+    match fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (locked.dev(), locked.ino())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io("look at", path)(error)),
+    }
+}
+
+/// The lock, and who keeps it.
+fn held_by(host: &Host, file: &File, path: &Path) -> String {
+    const LOOKS_FOR: Duration = Duration::from_millis(200); // past the deadline, to say why
+    let holder = file.metadata().ok().and_then(|found| host.lock_holder(&found, Deadline::after(LOOKS_FOR)));
+    let holder = match holder {
+        Some(holder) => format!("pid {} ({})", holder.pid, holder.command),
+        None => "a process that cannot be seen from here".to_owned(),
+    };
+    format!("the lock on {}, which is held by {holder}", path.display())
+}

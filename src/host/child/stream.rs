@@ -1,0 +1,75 @@
+//! The output streams of a child: read without waiting, and never without end.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::host::child::{Failure, TICK};
+
+/// One of the child's streams, and what came out of it.
+pub(super) struct Stream {
+    name: &'static str,
+    limit: u64,
+    /// `None` once its end was read.
+    pipe: Option<Pipe>,
+    pub(super) text: Vec<u8>,
+}
+
+trait ReadFd: Read + AsFd {}
+impl<T: Read + AsFd> ReadFd for T {}
+type Pipe = Box<dyn ReadFd>;
+
+impl Stream {
+    pub(super) fn new<P: Read + AsFd + 'static>(
+        name: &'static str,
+        limit: u64,
+        pipe: Option<P>,
+    ) -> Result<Stream, Failure> {
+        if let Some(pipe) = &pipe {
+            fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|err| Failure::Listen(err.into()))?;
+        }
+        Ok(Stream { name, limit, pipe: pipe.map(|pipe| Box::new(pipe) as Pipe), text: Vec::new() })
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(|pipe| pipe.as_fd())
+    }
+
+    /// Takes what is there, up to one byte past the limit.
+    pub(super) fn drain(&mut self) -> Result<(), Failure> {
+        let Some(pipe) = &mut self.pipe else { return Ok(()) };
+        let left = (self.limit + 1).saturating_sub(self.text.len() as u64);
+        match pipe.take(left).read_to_end(&mut self.text) {
+            Ok(_) if self.text.len() as u64 > self.limit => {
+                Err(Failure::Flood { stream: self.name, limit: self.limit })
+            }
+            Ok(_) => {
+                self.pipe = None;
+                Ok(())
+            }
+            Err(err) if err.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(err) => Err(Failure::Listen(err)),
+        }
+    }
+}
+
+/// Returns when one of the streams may have more, or after `most`. With both at their end only the exit
+/// is missing, which follows at once, or else is looked for ever more seldom.
+pub(super) fn wait(streams: [&Stream; 2], most: Duration, pause: &mut Duration) -> io::Result<()> {
+    let fds: Vec<BorrowedFd<'_>> = streams.into_iter().filter_map(Stream::fd).collect();
+    if fds.is_empty() {
+        std::thread::sleep(most.min(*pause));
+        *pause = TICK.min(*pause * 2);
+        return Ok(());
+    }
+    let mut fds: Vec<PollFd<'_>> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+    let most = PollTimeout::try_from(most).unwrap_or(PollTimeout::ZERO);
+    match poll(&mut fds, most) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(err) => Err(err.into()),
+    }
+}

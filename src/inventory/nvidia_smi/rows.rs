@@ -1,0 +1,298 @@
+//! The grammar of what `nvidia-smi` prints for our query: `INDEX, UUID, PCI ADDRESS, NAME, MEMORY`, a line
+//! a card, between sentences that are no rows.
+//!
+//! A field can hold a non-value such as `[N/A]`, and then only that field is lost. A line that is neither
+//! a row nor one of the sentences below makes the whole output worthless: a program that is not
+//! `nvidia-smi` could have printed it.
+
+use std::collections::HashSet;
+
+use crate::device::{self, Device, Health, Identity, PciAddress};
+use crate::inventory::answer::Found;
+use crate::inventory::text::quote;
+
+const NONE: &str = "No devices were found";
+const LOST: &str = "Unable to determine the device handle for ";
+/// Non-values that speak of the card and not of the field.
+const SICK: [&str; 2] = ["[GPU is lost]", "[GPU requires reset]"];
+/// A reader of our standard error may only read it after our exit: a pipe holds 64 KiB.
+const MOST_WARNINGS: usize = 8;
+
+/// What was printed.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// One a row.
+    cards: Vec<Device>,
+    pub(super) lost: Vec<Lost>,
+    warnings: Vec<String>,
+    /// It says that there is no device.
+    pub(super) none: bool,
+}
+
+/// A card that the driver knows and cannot reach.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Lost {
+    index: Option<u32>,
+    pci: PciAddress,
+    why: String,
+}
+
+pub(super) fn parse(stdout: &str) -> Result<Report, String> {
+    let mut report = Report::default();
+    for line in stdout.lines().filter(|line| !line.trim().is_empty()) {
+        if line == NONE {
+            report.none = true;
+        } else if let Some(lost) = lost(line) {
+            report.lost.push(lost);
+        } else if line.starts_with("WARNING: ") {
+            report.warnings.push(quote(line));
+        } else {
+            let card = row(line).ok_or_else(|| format!("it printed what is no card: `{}`", quote(line)))?;
+            report.cards.push(card);
+        }
+    }
+    if report.none && !report.cards.is_empty() {
+        return Err(format!("it printed `{NONE}` and cards"));
+    }
+    Ok(report)
+}
+
+fn row(line: &str) -> Option<Device> {
+    let mut fields = line.splitn(4, ", ");
+    let (index, uuid, pci) = (fields.next()?, fields.next()?, fields.next()?);
+    // A name can hold the separator.
+    let (name, memory) = fields.next()?.rsplit_once(", ")?;
+    if !index.bytes().all(|byte| byte.is_ascii_digit()) || !is_uuid(uuid) {
+        return None;
+    }
+    let identity = Identity { uuid: device::uuid(uuid), pci: pci.parse().ok(), id: None };
+    let health = health(&identity, &[uuid, pci, name, memory]);
+    Some(Device {
+        index: index.parse().ok()?,
+        identity,
+        name: (!is_non_value(name)).then(|| name.replace(char::is_control, "?")),
+        memory_mib: number(memory)?,
+        minor: None,
+        nodes: Vec::new(),
+        health,
+    })
+}
+
+/// As the driver writes it; with a card that cannot be read, question marks in its place or a non-value.
+fn is_uuid(text: &str) -> bool {
+    text.starts_with("GPU-") || text.starts_with("MIG-") || is_non_value(text)
+}
+
+fn is_non_value(text: &str) -> bool {
+    text == "N/A" || (text.starts_with('[') && text.ends_with(']'))
+}
+
+/// `Some(None)` for a non-value, `None` for what is no number.
+fn number(text: &str) -> Option<Option<u64>> {
+    if is_non_value(text) {
+        return Some(None);
+    }
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number).map(Some)
+}
+
+fn health(identity: &Identity, fields: &[&str]) -> Health {
+    if let Some(state) = SICK.iter().find(|state| fields.contains(state)) {
+        return Health::Sick(format!("nvidia-smi says {state}"));
+    }
+    if identity.is_empty() {
+        return Health::Sick("nvidia-smi tells neither its UUID nor its PCI address".to_owned());
+    }
+    Health::Sound
+}
+
+/// The spellings over the years: `GPU 0000:02:00.0: WHY`, `GPU0000:17:00.0: WHY`, `GPU1: 0000:34:00.0: WHY`.
+fn lost(line: &str) -> Option<Lost> {
+    let rest = line.strip_prefix(LOST)?.strip_prefix("GPU")?.trim_start();
+    let (first, after) = rest.split_once(": ").unwrap_or((rest, ""));
+    let is_index = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_digit());
+    let (address, why) =
+        if is_index { after.split_once(": ").unwrap_or((after, "")) } else { (first, after) };
+    let why = if why.is_empty() { "it cannot be reached" } else { why.trim() };
+    let index = if is_index { first.parse().ok() } else { None };
+    Some(Lost { index, pci: address.trim_end_matches(':').parse().ok()?, why: quote(why) })
+}
+
+impl Report {
+    /// The cards in index order, those that are lost among them: they are shown, and kept from being granted.
+    pub(super) fn found(self) -> Found {
+        let mut warnings = self.warnings;
+        let mut devices = self.cards;
+        for lost in self.lost {
+            warnings.push(format!("GPU {}: {}", lost.pci, lost.why));
+            add(&mut devices, lost);
+        }
+        let nameless = devices.iter().filter(|device| device.identity.is_empty());
+        warnings.extend(
+            nameless.map(|device| format!("device {} has neither UUID nor PCI address", device.index)),
+        );
+        devices.sort_by_key(|device| device.index);
+        Found { devices, warnings: abridged(warnings) }
+    }
+}
+
+fn abridged(mut warnings: Vec<String>) -> Vec<String> {
+    let more = warnings.len().saturating_sub(MOST_WARNINGS);
+    warnings.truncate(MOST_WARNINGS);
+    if more > 0 {
+        warnings.push(format!("and {more} lines more"));
+    }
+    warnings.into_iter().map(|line| format!("nvidia-smi: {line}")).collect()
+}
+
+/// A lost card has left the driver's count, or is a hole in it: its index is one that no other card has.
+fn add(devices: &mut Vec<Device>, lost: Lost) {
+    let health = Health::Sick(lost.why);
+    if let Some(device) = devices.iter_mut().find(|device| device.identity.pci == Some(lost.pci)) {
+        device.health = health;
+        return;
+    }
+    let taken: HashSet<u32> = devices.iter().map(|device| device.index).collect();
+    let Some(index) = lost.index.into_iter().chain(0..).find(|index| !taken.contains(index)) else { return };
+    devices.push(Device {
+        index,
+        identity: Identity { uuid: None, pci: Some(lost.pci), id: None },
+        name: None,
+        memory_mib: None,
+        minor: None,
+        nodes: Vec::new(),
+        health,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: &str = "0, GPU-1-a, 00000000:3B:00.0, NVIDIA L4, 23034\n";
+
+    fn card(line: &str) -> Device {
+        let mut found = parse(line).expect(line).found();
+        assert_eq!(found.devices.len(), 1, "{line}");
+        found.devices.remove(0)
+    }
+
+    #[test]
+    fn a_row_is_read_whole() {
+        let expected = Device {
+            index: 0,
+            identity: Identity {
+                uuid: Some("GPU-1-a".to_owned()),
+                pci: "0000:3b:00.0".parse().ok(),
+                id: None,
+            },
+            name: Some("NVIDIA L4".to_owned()),
+            memory_mib: Some(23_034),
+            minor: None,
+            nodes: Vec::new(),
+            health: Health::Sound,
+        };
+        assert_eq!(card(ROW), expected);
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_bad_field_loses_itself_and_not_the_row() {
+        for (case, line, uuid, pci, name, memory, is_sound) in [
+            ("a comma in the name",    "0, GPU-1, 0000:01:00.0, A, B, 16",                     true,  true,  Some("A, B"),            Some(16), true),
+            ("a bracket in the name",  "0, GPU-1, 0000:01:00.0, A [B/C] (rev a1), 16",         true,  true,  Some("A [B/C] (rev a1)"), Some(16), true),
+            ("an escape in the name",  "0, GPU-1, 0000:01:00.0, A\u{1b}[2J, 16",               true,  true,  Some("A?[2J"),           Some(16), true),
+            ("no name",                "0, GPU-1, 0000:01:00.0, [N/A], 16",                    true,  true,  None,                    Some(16), true),
+            ("no memory",              "0, GPU-1, 0000:01:00.0, A, [N/A]",                     true,  true,  Some("A"),               None,     true),
+            ("memory not supported",   "0, GPU-1, 0000:01:00.0, A, [Not Supported]",           true,  true,  Some("A"),               None,     true),
+            ("unknown memory",         "0, GPU-1, 0000:01:00.0, A, [Unknown Error]",           true,  true,  Some("A"),               None,     true),
+            ("a placeholder",          "0, GPU-????????-????-????-????-????????????, 0000:01:00.0, A, 16", false, true, Some("A"),    Some(16), true),
+            ("an unknown UUID",        "0, [Unknown Error], 0000:01:00.0, A, 16",              false, true,  Some("A"),               Some(16), true),
+            ("an unknown address",     "0, GPU-1, [Unknown Error], A, 16",                     true,  false, Some("A"),               Some(16), true),
+            ("no identity",            "0, [N/A], [N/A], A, 16",                               false, false, Some("A"),               Some(16), false),
+            ("a card that needs care", "0, GPU-1, 0000:01:00.0, A, [GPU requires reset]",      true,  true,  Some("A"),               None,     false),
+            ("a lost card's row",      "0, [GPU is lost], 0000:01:00.0, [GPU is lost], [GPU is lost]", false, true, None,            None,     false),
+        ] {
+            let card = card(line);
+            let identity = &card.identity;
+            assert_eq!((identity.uuid.is_some(), identity.pci.is_some()), (uuid, pci), "{case}");
+            assert_eq!((card.name.as_deref(), card.memory_mib), (name, memory), "{case}");
+            assert_eq!(card.health == Health::Sound, is_sound, "{case}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn rejects() {
+        for (case, line) in [
+            ("a sentence",         "Failed to initialize NVML: Unknown Error"),
+            ("a sentence of five", "Unable, to, determine, the, handle"),
+            ("a table",            "+-----------------------------------------+"),
+            ("a header",           "index, uuid, pci.bus_id, name, memory.total [MiB]"),
+            ("too few fields",     "0, GPU-1, 0000:01:00.0, A"),
+            ("another separator",  "0,GPU-1,0000:01:00.0,A,16"),
+            ("a signed index",     "+0, GPU-1, 0000:01:00.0, A, 16"),
+            ("no index",           ", GPU-1, 0000:01:00.0, A, 16"),
+            ("a huge index",       "4294967296, GPU-1, 0000:01:00.0, A, 16"),
+            ("shifted columns",    "0, NVIDIA L4, GPU-1, 0000:01:00.0, 16"),
+            ("a unit",             "0, GPU-1, 0000:01:00.0, A, 16 MiB"),
+            ("empty memory",       "0, GPU-1, 0000:01:00.0, A, "),
+            ("a NUL",              "\0"),
+            ("a lost card, which", "Unable to determine the device handle for GPU 1: Unknown Error"),
+        ] {
+            let problem = parse(&format!("{ROW}{line}\n")).expect_err(case);
+            assert!(problem.contains(&quote(line)), "{case}: {problem}");
+        }
+        assert!(parse(&format!("{ROW}{NONE}\n")).is_err());
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn every_spelling_of_a_lost_card() {
+        for (text, index, pci, why) in [
+            ("GPU 0000:02:00.0: GPU is lost.  Reboot the system", None,    "0000:02:00.0", "GPU is lost.  Reboot the system"),
+            ("GPU 0000:0B:00.0: Unknown Error",                   None,    "0000:0b:00.0", "Unknown Error"),
+            ("GPU0000:17:00.0: Unknown Error",                    None,    "0000:17:00.0", "Unknown Error"),
+            ("GPU1: 0000:34:00.0: Unknown Error",                 Some(1), "0000:34:00.0", "Unknown Error"),
+            ("GPU 00000000:02:00.0:",                             None,    "0000:02:00.0", "it cannot be reached"),
+        ] {
+            let expected = Lost { index, pci: pci.parse().unwrap(), why: why.to_owned() };
+            assert_eq!(lost(&format!("{LOST}{text}")), Some(expected), "{text}");
+        }
+    }
+
+    /// Index, bus and whether it is sound.
+    fn summary(stdout: &str) -> Vec<(u32, Option<u8>, bool)> {
+        let summary =
+            |card: &Device| (card.index, card.identity.pci.map(|pci| pci.bus), card.health == Health::Sound);
+        parse(stdout).unwrap().found().devices.iter().map(summary).collect()
+    }
+
+    #[test]
+    fn a_lost_card_stands_where_no_other_does() {
+        let two = "0, GPU-1, 0000:01:00.0, A, 1\n2, GPU-3, 0000:03:00.0, A, 1\n";
+        let lost = |what: &str| summary(&format!("{two}{LOST}{what}: Unknown Error\n"));
+        let (first, third) = ((0, Some(1), true), (2, Some(3), true));
+        assert_eq!(lost("GPU 0000:02:00.0"), [first, (1, Some(2), false), third]);
+        assert_eq!(lost("GPU7: 0000:02:00.0"), [first, third, (7, Some(2), false)]);
+        assert_eq!(lost("GPU2: 0000:02:00.0"), [first, (1, Some(2), false), third]);
+        assert_eq!(lost("GPU 0000:03:00.0"), [first, (2, Some(3), false)]);
+    }
+
+    #[test]
+    fn the_only_card_is_lost() {
+        let report = parse(&format!("{LOST}GPU0: 0000:01:00.0: Unknown Error\n{NONE}\n")).unwrap();
+        let found = report.found();
+        assert_eq!(found.devices[0].health, Health::Sick("Unknown Error".to_owned()));
+        assert_eq!(found.warnings, ["nvidia-smi: GPU 0000:01:00.0: Unknown Error"]);
+    }
+
+    #[test]
+    fn warnings_are_kept_and_are_few() {
+        let warning = "WARNING: infoROM is corrupted at gpu 0000:3B:00.0\n";
+        let found = parse(&format!("{}{ROW}", warning.repeat(9))).unwrap().found();
+        assert_eq!(found.devices.len(), 1);
+        assert_eq!(found.warnings.len(), 9);
+        assert_eq!(found.warnings[8], "nvidia-smi: and 1 lines more");
+    }
+}

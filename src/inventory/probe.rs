@@ -1,0 +1,190 @@
+//! The sources that look at the host: asked in turn until one answers.
+
+use std::time::{Duration, Instant};
+
+use crate::device::Inventory;
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::deadline::Deadline;
+use crate::inventory::answer::{Answer, Found, Silence};
+use crate::inventory::source::Probe;
+use crate::inventory::{Settings, answered, distinct, nvidia_smi, procfs};
+use crate::notes::Notes;
+
+/// What makes the driver's first answer quick. Without it the driver unloads its state when the last user
+/// of a GPU ends, and starts every GPU anew for the next.
+const PERSISTENCE: &str = "without persistence mode the driver starts every GPU anew for each caller: \
+                           turn it on (`nvidia-smi -pm 1`, or nvidia-persistenced)";
+
+/// The devices that the first of `probes` names that answers.
+pub(super) fn first(
+    probes: &[Probe],
+    host: &Host,
+    settings: &Settings,
+    deadline: Deadline,
+    notes: &mut Notes,
+) -> Result<Inventory, Error> {
+    let mut silent = Vec::new();
+    for (position, &probe) in probes.iter().enumerate() {
+        if is_settled(probe, &silent) {
+            continue;
+        }
+        let since = Instant::now();
+        let limit = share(deadline.left(), position + 1 == probes.len());
+        match ask(probe, host, settings, limit).and_then(distinguishable) {
+            Ok(found) => {
+                notes.detail(answered(probe.name(), found.devices.len(), since));
+                return Ok(accept(probe, found, &silent, notes));
+            }
+            Err(silence) => {
+                notes.detail(format!("source {}: {silence} ({:?})", probe.name(), since.elapsed()));
+                silent.push((probe, silence));
+            }
+        }
+    }
+    Err(refusal(&silent))
+}
+
+fn ask(probe: Probe, host: &Host, settings: &Settings, limit: Duration) -> Answer {
+    match probe {
+        Probe::NvidiaSmi => nvidia_smi::read(host, settings, limit),
+        Probe::Procfs => procfs::read(host),
+    }
+}
+
+/// A source that reads the list of a driver that has already said of itself that it drives nothing is not
+/// asked: a card that the driver could not start is in the list all the same.
+fn is_settled(probe: Probe, silent: &[(Probe, Silence)]) -> bool {
+    match probe {
+        Probe::NvidiaSmi => false,
+        Probe::Procfs => silent.iter().any(|(_, why)| matches!(why, Silence::Nothing { sure: true, .. })),
+    }
+}
+
+/// How much of the time that is `left` one source gets: half, so that the next can still answer. In steps
+/// of 10 ms, since messages repeat it.
+fn share(left: Duration, is_last: bool) -> Duration {
+    let share = if is_last { left } else { left / 2 };
+    Duration::from_secs_f64((share.as_secs_f64() * 100.0).round() / 100.0)
+}
+
+fn distinguishable(found: Found) -> Answer {
+    match distinct::check(&found.devices) {
+        Ok(()) => Ok(found),
+        Err(problem) => {
+            Err(Silence::Broken { why: anyhow::Error::msg(problem), cure: "report this to the vendor" })
+        }
+    }
+}
+
+fn accept(probe: Probe, found: Found, silent: &[(Probe, Silence)], notes: &mut Notes) -> Inventory {
+    let source = probe.name();
+    for (failed, why) in silent.iter().filter(|(_, why)| why.is_failure()) {
+        notes.warn(format!("devices are read from {source}, since {} failed: {why}", failed.name()));
+    }
+    notes.warnings.extend(found.warnings);
+    Inventory { source: source.to_owned(), devices: found.devices }
+}
+
+/// Why there is no inventory: too slow before broken, and broken before "there is no device", since a
+/// source that failed could have named one.
+fn refusal(silent: &[(Probe, Silence)]) -> Error {
+    let mut none = "`--source file:PATH` or simulated:N need no driver";
+    let mut broken = None;
+    for (probe, why) in silent {
+        match why {
+            Silence::Late { limit, .. } => return late(*probe, *limit, silent),
+            Silence::Broken { cure, .. } => broken = broken.or(Some(cure)),
+            Silence::Nothing { .. } => none = "if it has one, `dmesg` says why the driver did not start it",
+            Silence::Absent(_) => {}
+        }
+    }
+    let reasons = reasons(silent.iter());
+    Error::Inventory(match broken {
+        Some(cure) => format!("the devices cannot be read: {reasons}; {cure}"),
+        None => format!("no GPU on this host: {reasons}; {none}"),
+    })
+}
+
+/// Each source with its reason, as one clause of a line.
+fn reasons<'a>(silent: impl Iterator<Item = &'a (Probe, Silence)>) -> String {
+    silent.map(|(probe, why)| format!("{}: {why}", probe.name())).collect::<Vec<_>>().join("; ")
+}
+
+/// The source that was waited for comes first.
+fn late(probe: Probe, limit: Duration, silent: &[(Probe, Silence)]) -> Error {
+    let (waited, others): (Vec<_>, Vec<_>) = silent.iter().partition(|(other, _)| *other == probe);
+    let reasons = reasons(waited.into_iter().chain(others));
+    Error::Deadline { limit, what: format!("{reasons}; {PERSISTENCE}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+
+    fn absent() -> Silence {
+        Silence::Absent("not there".to_owned())
+    }
+
+    fn nothing(sure: bool) -> Silence {
+        Silence::Nothing { why: "none".to_owned(), sure }
+    }
+
+    fn broken() -> Silence {
+        let why = anyhow::anyhow!("Input/output error").context("cannot list it");
+        Silence::Broken { why, cure: "mend it" }
+    }
+
+    fn late() -> Silence {
+        Silence::Late { limit: Duration::from_millis(500), why: "it did not end".to_owned() }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn no_gpu_and_a_broken_driver_are_told_apart() {
+        for (smi, procfs, exit, says) in [
+            (absent(),       absent(),       Exit::Host,     "no GPU on this host: nvidia-smi: not there; procfs: not there; `--source file:PATH` or simulated:N need no driver"),
+            (nothing(true),  absent(),       Exit::Host,     "no GPU on this host: nvidia-smi: none; procfs: not there; if it has one, `dmesg`"),
+            (absent(),       nothing(false), Exit::Host,     "no GPU on this host: nvidia-smi: not there; procfs: none; if it has one, `dmesg`"),
+            (broken(),       absent(),       Exit::Host,     "the devices cannot be read: nvidia-smi: cannot list it: Input/output error; procfs: not there; mend it"),
+            (nothing(false), broken(),       Exit::Host,     "the devices cannot be read: nvidia-smi: none; procfs: cannot list it"),
+            (late(),         broken(),       Exit::Deadline, "the deadline of 0.5 s passed while waiting for nvidia-smi: it did not end; procfs: cannot list it: Input/output error; "),
+            (late(),         absent(),       Exit::Deadline, "persistence mode"),
+        ] {
+            let error = refusal(&[(Probe::NvidiaSmi, smi), (Probe::Procfs, procfs)]);
+            assert!(error.to_string().contains(says), "{error}");
+            assert_eq!(error.exit(), exit, "{error}");
+        }
+    }
+
+    #[test]
+    fn only_a_source_that_failed_is_warned_of() {
+        let warnings = |silence| {
+            let mut notes = Notes::default();
+            let found = Found { devices: Vec::new(), warnings: Vec::new() };
+            accept(Probe::Procfs, found, &[(Probe::NvidiaSmi, silence)], &mut notes);
+            notes.warnings
+        };
+        assert_eq!(warnings(absent()), [""; 0]);
+        assert_eq!(
+            warnings(broken()),
+            ["devices are read from procfs, since nvidia-smi failed: cannot list it: Input/output error"]
+        );
+        assert_eq!(warnings(nothing(false)).len(), 1);
+    }
+
+    #[test]
+    fn the_kernels_list_is_not_asked_when_the_driver_says_none() {
+        assert!(is_settled(Probe::Procfs, &[(Probe::NvidiaSmi, nothing(true))]));
+        assert!(!is_settled(Probe::Procfs, &[(Probe::NvidiaSmi, nothing(false))]));
+        assert!(!is_settled(Probe::Procfs, &[(Probe::NvidiaSmi, broken())]));
+    }
+
+    #[test]
+    fn a_source_leaves_half_of_the_time_to_the_next() {
+        assert_eq!(share(Duration::from_micros(999_700), false), Duration::from_millis(500));
+        assert_eq!(share(Duration::from_micros(999_700), true), Duration::from_secs(1));
+        assert_eq!(share(Duration::ZERO, true), Duration::ZERO);
+    }
+}
