@@ -151,8 +151,8 @@ pub(crate) struct Allocation {
     /// Take over the units of dead owners (always, in the bare form)
     #[arg(long)]
     pub(crate) check_dead: bool,
-    /// What is printed: the index that the owner's CUDA counts, that of the host, the UUID, the PCI address
-    #[arg(long, value_name = "WHAT", default_value = "index")]
+    /// index (as the owner's CUDA counts), host-index, uuid or pci
+    #[arg(long, value_name = "WHAT", default_value = "index", hide_possible_values = true)]
     pub(crate) print: Print,
     #[command(flatten)]
     pub(crate) file: FileOptions,

@@ -89,7 +89,8 @@ mod tests {
         for text in ["01234567-89ab-cdef-0123-456789abcdef\n", BOOT, &BOOT.to_uppercase()] {
             assert_eq!(parse_boot_id(text), digits, "{text}");
         }
-        for text in ["", "\n", "01234567-89ab-cdef-0123-456789abcde", "x1234567-89ab-cdef-0123-456789abcdef"] {
+        for text in ["", "\n", "01234567-89ab-cdef-0123-456789abcde", "x1234567-89ab-cdef-0123-456789abcdef"]
+        {
             assert_eq!(parse_boot_id(text), None, "{text}");
         }
     }
@@ -112,7 +113,8 @@ mod tests {
 
     #[test]
     fn a_boot_began_at_the_earlier_of_two_times() {
-        let btime = |seconds: u64| Tree::new().file("proc/stat", format!("cpu 1 2\nbtime {seconds}\nprocesses 5\n"));
+        let btime =
+            |seconds: u64| Tree::new().file("proc/stat", format!("cpu 1 2\nbtime {seconds}\nprocesses 5\n"));
         assert_eq!(btime(1_000).host().boot_began(), Some(seconds(1_000)));
         let tree = btime(9_000_000_000);
         let birth = fs::metadata(tree.path("dev")).unwrap().created().ok();

@@ -29,7 +29,10 @@ impl Tree {
             .process(1, "systemd", 'S', 0, 1, 2)
             .link("proc/self/ns/pid", &format!("pid:[{INITIAL}]"))
             .link("proc/1/ns/pid", &format!("pid:[{INITIAL}]"))
-            .file("proc/self/mountinfo", "24 27 0:6 / /dev rw - devtmpfs devtmpfs rw\n27 1 8:1 / / rw - ext4 x rw\n")
+            .file(
+                "proc/self/mountinfo",
+                "24 27 0:6 / /dev rw - devtmpfs devtmpfs rw\n27 1 8:1 / / rw - ext4 x rw\n",
+            )
             .file("proc/sys/kernel/random/boot_id", "01234567-89ab-cdef-0123-456789abcdef\n")
     }
 
@@ -62,7 +65,15 @@ impl Tree {
         self
     }
 
-    pub(crate) fn process(self, pid: u32, name: &str, state: char, parent: u32, threads: u32, start: u64) -> Tree {
+    pub(crate) fn process(
+        self,
+        pid: u32,
+        name: &str,
+        state: char,
+        parent: u32,
+        threads: u32,
+        start: u64,
+    ) -> Tree {
         let session = 1;
         self.file(&format!("proc/{pid}/stat"), stat(pid, name, state, parent, session, threads, start)).file(
             &format!("proc/{pid}/status"),

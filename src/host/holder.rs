@@ -90,7 +90,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (path, other) = (directory.path().join("f"), directory.path().join("other"));
         fs::write(&other, "").unwrap();
-        let mut flock = Running::start("flock", &["-o", path.to_str().unwrap(), "sh", "-c", "echo locked; read x"]);
+        let mut flock =
+            Running::start("flock", &["-o", path.to_str().unwrap(), "sh", "-c", "echo locked; read x"]);
         assert_eq!(flock.line(), "locked");
         let here = Host::new(Path::new("/"));
         let holder = |path: &Path, deadline| here.lock_holder(&fs::metadata(path).unwrap(), deadline);

@@ -159,7 +159,11 @@ impl<'a> Liveness<'a> {
             let process = self.host.process(pid).ok().flatten();
             process.and_then(|process| process.start).is_some_and(|start| self.is_later_than_the_file(start))
         };
-        if self.file.is_of_an_earlier_boot(self.host) || is_later() { Standing::Dead } else { self.here(pid, None) }
+        if self.file.is_of_an_earlier_boot(self.host) || is_later() {
+            Standing::Dead
+        } else {
+            self.here(pid, None)
+        }
     }
 
     fn is_later_than_the_file(&self, start: u64) -> bool {
@@ -178,4 +182,286 @@ fn cached<K: Clone + Eq + std::hash::Hash>(
     let standing = find();
     known.borrow_mut().insert(key.clone(), standing);
     standing
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::fixture::{BOOT, INITIAL, Running, Tree, is_root, wait_for};
+    use super::*;
+    use crate::assignment::Grant;
+    use crate::device::Identity;
+    use Standing::{Alive, Dead};
+
+    const FOREIGN_BOOT: Standing = Standing::Doubtful(Doubt::ForeignBoot);
+    const FOREIGN_NAMESPACE: Standing = Standing::Doubtful(Doubt::ForeignNamespace);
+    const UNREADABLE: Standing = Standing::Doubtful(Doubt::Unreadable);
+
+    fn facts(changed: u64) -> FileFacts {
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(changed);
+        FileFacts { changed, is_on_local_disk: true, is_on_network: false }
+    }
+
+    fn owner(pid: u32, start: u64) -> Owner {
+        let boot = Some(BOOT.to_owned());
+        Owner { pid, start: Some(start), boot, pid_namespace: Some(INITIAL), uid: None }
+    }
+
+    fn assignment(owner: Owner, grant: Option<Grant>) -> Assignment {
+        Assignment {
+            index: 0,
+            slot: None,
+            identity: Identity::default(),
+            owner,
+            grant,
+            since: None,
+            invocation: None,
+            cgroup: None,
+            unknown: String::new(),
+        }
+    }
+
+    fn ours(owner: Owner) -> Assignment {
+        assignment(owner, Some(Grant { id: 1, of: 1 }))
+    }
+
+    fn the_scripts(pid: u32) -> Assignment {
+        assignment(Owner { pid, start: None, boot: None, pid_namespace: None, uid: None }, None)
+    }
+
+    fn standing(tree: &Tree, file: FileFacts, assignment: &Assignment) -> Standing {
+        Liveness::new(&tree.host(), file).standing(assignment, true)
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_process_is_its_pid_and_its_start() {
+        for (case, tree, expected) in [
+            ("alive",                     Tree::new().alive(7, 5),                                  Alive),
+            ("gone",                      Tree::new(),                                              Dead),
+            ("its pid is used again",     Tree::new().alive(7, 6),                                  Dead),
+            ("a zombie",                  Tree::new().process(7, "java", 'Z', 1, 1, 5),             Dead),
+            ("a zombie leader that runs", Tree::new().process(7, "java", 'Z', 1, 2, 5),             Alive),
+            ("hidden",                    Tree::new().without("proc/1").file("proc/self/status", ""), UNREADABLE),
+            ("not to be read",            Tree::new().file("proc/7/stat/x", ""),                    UNREADABLE),
+            ("no /proc",                  Tree::empty().link("proc/self/ns/pid", &format!("pid:[{INITIAL}]")), UNREADABLE),
+        ] {
+            assert_eq!(standing(&tree, facts(0), &ours(owner(7, 5))), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn without_a_start_any_process_of_that_pid_may_be_it() {
+        let unknown = || ours(Owner { start: None, ..owner(7, 5) });
+        let thread = Tree::new().alive(7, 6).file("proc/7/status", "Tgid:\t3\nUid:\t0\t0\t0\t0\nNSpid:\t7\n");
+        let no_status = Tree::new().alive(7, 6).without("proc/7/status").file("proc/7/status/x", "");
+        assert_eq!(standing(&Tree::new().alive(7, 6), facts(0), &unknown()), Alive);
+        assert_eq!(standing(&Tree::new(), facts(0), &unknown()), Dead);
+        assert_eq!(standing(&thread, facts(0), &unknown()), Dead);
+        assert_eq!(standing(&no_status, facts(0), &unknown()), UNREADABLE);
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn another_boot_is_proof_only_of_this_hosts_owners() {
+        let shared = FileFacts { is_on_local_disk: false, ..facts(0) };
+        let no_boot_id = || Tree::new().without("proc/sys/kernel/random/boot_id");
+        let other = "ffffffffffffffffffffffffffffffff";
+        for (case, tree, file, boot, is_in_inventory, expected) in [
+            ("another boot of this host",     Tree::new(),              facts(0), Some(other), true,  Dead),
+            ("with its pid in use again",     Tree::new().alive(7, 5),  facts(0), Some(other), true,  Dead),
+            ("another host's GPU",            Tree::new().alive(7, 5),  facts(0), Some(other), false, FOREIGN_BOOT),
+            ("a shared file system",          Tree::new(),              shared,   Some(other), true,  FOREIGN_BOOT),
+            ("this boot",                     Tree::new().alive(7, 5),  facts(0), Some(BOOT),  false, Alive),
+            ("this boot, gone",               Tree::new(),              shared,   Some(BOOT),  false, Dead),
+            ("recorded without, alive",       Tree::new().alive(7, 5),  facts(0), None,        true,  Alive),
+            ("recorded without, gone",        Tree::new(),              facts(0), None,        true,  Dead),
+            ("ours is not to be had",         no_boot_id().alive(7, 5), facts(0), Some(other), true,  Alive),
+            ("ours is not to be had, gone",   no_boot_id(),             facts(0), Some(other), true,  Dead),
+        ] {
+            let owner = Owner { boot: boot.map(str::to_owned), ..owner(7, 5) };
+            let found = Liveness::new(&tree.host(), file).standing(&ours(owner), is_in_inventory);
+            assert_eq!(found, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn on_a_network_an_unknown_boot_may_be_another_hosts() {
+        let network = FileFacts { is_on_local_disk: false, is_on_network: true, ..facts(0) };
+        let unknown = ours(Owner { boot: None, ..owner(7, 5) });
+        assert_eq!(standing(&Tree::new(), network, &unknown), FOREIGN_BOOT);
+        assert_eq!(standing(&Tree::new().alive(7, 5), network, &unknown), Alive);
+        assert_eq!(standing(&Tree::new(), network, &ours(owner(7, 5))), Dead, "the same boot");
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn another_pid_namespace_is_judged_from_the_initial_one() {
+        let inner = |pids: &[u32]| Tree::new().alive(80, 5).pids(pids).pids(&[1]);
+        for (case, tree, expected) in [
+            ("alive",                          inner(&[80, 7]),                             Alive),
+            ("alive, two namespaces below",    inner(&[80, 7, 1]),                          Alive),
+            ("gone",                           inner(&[80, 6]),                             Dead),
+            ("its pid in use again",           Tree::new().alive(80, 6).pids(&[80, 7]),     Dead),
+            ("two of that pid",                inner(&[80, 7]).alive(81, 9).pids(&[81, 7]), Alive),
+            ("a zombie",                       Tree::new().process(80, "java", 'Z', 1, 1, 5).pids(&[80, 7]), Dead),
+            ("our own process of that pid",    Tree::new().alive(7, 6),                     Dead),
+            ("not every process is listed",    inner(&[80, 6]).without("proc/1").file("proc/self/status", ""), UNREADABLE),
+            ("one cannot be read",             inner(&[80, 6]).without("proc/80/status").file("proc/80/status/x", ""), UNREADABLE),
+            ("it cannot be read whether it lives", inner(&[80, 7]).without("proc/80/stat").file("proc/80/stat/x", ""), UNREADABLE),
+            ("before Linux 4.1",               inner(&[80, 6]).file("proc/80/status", "Tgid:\t80\nUid:\t0\t0\t0\t0\n"), UNREADABLE),
+            ("from another one",               inner(&[80, 7]).link("proc/1/ns/pid", "pid:[77]"), FOREIGN_NAMESPACE),
+            ("from one that is not known",     inner(&[80, 7]).without("proc/1/ns/pid").file("proc/1/ns/pid", ""), FOREIGN_NAMESPACE),
+        ] {
+            let owner = Owner { pid_namespace: Some(55), ..owner(7, 5) };
+            assert_eq!(standing(&tree, facts(0), &ours(owner)), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_of_the_same_number_may_be_another() {
+        let reused = Tree::new().link("proc/1/ns/pid", "pid:[77]").alive(7, 6);
+        let owner = Owner { pid_namespace: Some(77), ..owner(7, 5) };
+        assert_eq!(standing(&reused, facts(0), &ours(owner)), Dead);
+    }
+
+    /// Booted at 1000 s; process 7 began 50 s later.
+    fn booted() -> Tree {
+        Tree::new().file("proc/stat", "btime 1000\n").alive(7, 5_000)
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_line_of_the_script_is_judged_by_the_time_of_the_file() {
+        let thread = "Tgid:\t3\nUid:\t0\t0\t0\t0\nNSpid:\t7\n";
+        for (case, tree, changed, expected) in [
+            ("written after the start",        booted(),                                     1_060, Alive),
+            ("in the second of the start",     booted(),                                     1_050, Alive),
+            ("within the clock's step",        booted(),                                     1_049, Alive),
+            ("before the start",               booted(),                                     1_048, Dead),
+            ("within the step of the boot",    booted().alive(7, 0),                           999, Alive),
+            ("before the boot",                booted().alive(7, 0),                           998, Dead),
+            ("before the boot, not to be read", booted().without("proc/7/stat").file("proc/7/stat/x", ""), 5, Dead),
+            ("gone",                           booted().without("proc/7"),                   1_060, Dead),
+            ("a zombie",                       booted().process(7, "java", 'Z', 1, 1, 5),    1_060, Dead),
+            ("a zombie leader that runs",      booted().process(7, "java", 'Z', 1, 2, 5),    1_060, Alive),
+            ("a thread",                       booted().file("proc/7/status", thread),       1_060, Dead),
+            ("not to be read",                 booted().without("proc/7/stat").file("proc/7/stat/x", ""), 1_060, UNREADABLE),
+            ("in a container: no rule of time", booted().link("proc/1/ns/pid", "pid:[77]"),      5, Alive),
+            ("in a container, gone",           booted().link("proc/1/ns/pid", "pid:[77]").without("proc/7"), 5, Dead),
+        ] {
+            assert_eq!(standing(&tree, facts(changed), &the_scripts(7)), expected, "{case}");
+        }
+        let network = FileFacts { is_on_network: true, ..facts(5) };
+        assert_eq!(standing(&booted(), network, &the_scripts(7)), Alive, "another host's clock");
+    }
+
+    #[test]
+    fn our_own_line_is_not_judged_by_the_time_of_the_file() {
+        assert_eq!(standing(&booted(), facts(5), &ours(owner(7, 5_000))), Alive);
+    }
+
+    #[test]
+    fn a_file_is_of_an_earlier_boot_or_not() {
+        assert!(facts(998).is_of_an_earlier_boot(&booted().host()));
+        assert!(!facts(999).is_of_an_earlier_boot(&booted().host()));
+        assert!(!facts(998).is_of_an_earlier_boot(&Tree::new().host()), "a boot without a date");
+    }
+
+    #[test]
+    fn an_owner_is_asked_about_once() {
+        let tree = booted();
+        let host = tree.host();
+        let liveness = Liveness::new(&host, facts(2_000));
+        let both = [ours(owner(7, 5_000)), the_scripts(7)];
+        assert_eq!(both.each_ref().map(|line| liveness.standing(line, true)), [Alive, Alive]);
+        fs::remove_dir_all(tree.path("proc/7")).unwrap();
+        assert_eq!(both.each_ref().map(|line| liveness.standing(line, true)), [Alive, Alive]);
+        assert_eq!(liveness.standing(&ours(owner(7, 5_001)), true), Dead, "another owner");
+    }
+
+    #[test]
+    fn the_facts_are_those_of_the_mount() {
+        let tree = Tree::new().file("record", "");
+        let (path, now) = (tree.path("record"), SystemTime::now());
+        let mounted = |kind: &str| format!("1 0 0:9 / / rw - {kind} x rw\n");
+        for (kind, is_on_local_disk, is_on_network) in
+            [("xfs", true, false), ("nfs4", false, true), ("tmpfs", false, false)]
+        {
+            let mounts = Tree::new().file("proc/self/mountinfo", mounted(kind));
+            let expected = FileFacts { changed: now, is_on_local_disk, is_on_network };
+            assert_eq!(FileFacts::of(&mounts.host(), &path, now), expected, "{kind}");
+        }
+    }
+
+    fn here() -> Host {
+        Host::new(Path::new("/"))
+    }
+
+    fn real_owner(pid: u32) -> Owner {
+        let host = here();
+        let start = host.process(pid).unwrap().unwrap().start;
+        Owner {
+            start,
+            boot: host.boot_id().map(str::to_owned),
+            pid_namespace: host.pid_namespace(),
+            ..owner(pid, 0)
+        }
+    }
+
+    #[test]
+    fn a_real_process_lives_until_it_has_exited() {
+        let running = Running::start("sleep", &["60"]);
+        let assignment = ours(real_owner(running.pid()));
+        let standing = || Liveness::new(&here(), facts(0)).standing(&assignment, true);
+        assert_eq!(standing(), Alive);
+        running.end();
+        assert_eq!(standing(), Dead);
+    }
+
+    #[test]
+    fn a_real_zombie_is_dead() {
+        let zombie = Running::start("true", &[]).becomes_a_zombie();
+        let line = ours(real_owner(zombie.pid()));
+        assert_eq!(Liveness::new(&here(), facts(0)).standing(&line, true), Dead);
+    }
+
+    #[test]
+    fn a_real_process_in_another_namespace_is_seen_from_the_initial_one() {
+        let test = "a_real_process_in_another_namespace_is_seen_from_the_initial_one";
+        if !is_root(test) || !here().is_initial_pid_namespace() {
+            eprintln!("{test} is skipped: it needs root in the initial pid namespace");
+            return;
+        }
+        // Pid 2 in there, so that another pid than 1 is looked for.
+        let script = "sleep 60 & readlink /proc/self/ns/pid; wait";
+        let arguments = ["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script];
+        let mut unshare = Running::start("unshare", &arguments);
+        let namespace = crate::host::namespace::parse_link(&unshare.line());
+        let host = here();
+        let is_it = |pid: &u32| {
+            let status = host.status(*pid).unwrap();
+            host.pid_namespace_of(*pid) == namespace
+                && status.is_some_and(|status| status.pids.last() == Some(&2))
+        };
+        let outer = host.pids().unwrap().into_iter().find(is_it).unwrap();
+        let start = wait_for(outer, |process| process.name == "sleep").start;
+        let line = |start| ours(Owner { pid: 2, start, pid_namespace: namespace, ..real_owner(outer) });
+        let standing = |start| Liveness::new(&host, facts(0)).standing(&line(start), true);
+        assert_eq!(standing(start), Alive);
+        assert_eq!(standing(start.map(|ticks| ticks + 1)), Dead);
+        unshare.end();
+        wait_until_gone(outer);
+        assert_eq!(standing(start), Dead);
+    }
+
+    /// The kernel ends what is left of a pid namespace after its first process.
+    fn wait_until_gone(pid: u32) {
+        let since = std::time::Instant::now();
+        while here().process(pid).unwrap().is_some_and(|process| !process.is_dead()) {
+            assert!(since.elapsed() < Duration::from_secs(10), "pid {pid} stays");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }

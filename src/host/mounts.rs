@@ -160,7 +160,8 @@ impl Host {
 
 /// Without links; the file need not exist.
 fn resolved(path: &Path) -> Option<PathBuf> {
-    let directory = || path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory =
+        || path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::canonicalize(path).or_else(|_| fs::canonicalize(directory())).ok()
 }
 

@@ -115,7 +115,7 @@ impl Host {
 
     fn namespace_of(&self, process: &str, kind: &str) -> io::Result<u64> {
         let link = fs::read_link(self.proc(Path::new(process).join("ns").join(kind)))?;
-        link.to_str().and_then(|link| parse_link(link)).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        link.to_str().and_then(parse_link).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
@@ -211,10 +211,14 @@ mod tests {
             return;
         }
         let script = "readlink /proc/self/ns/pid; exec sleep 60";
-        let mut unshare = Running::start("unshare", &["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script]);
+        let mut unshare = Running::start(
+            "unshare",
+            &["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script],
+        );
         let inner = parse_link(&unshare.line());
         let here = Host::new(Path::new("/"));
-        let child = here.pids().unwrap().into_iter().find(|pid| here.pid_namespace_of(*pid) == inner).unwrap();
+        let child =
+            here.pids().unwrap().into_iter().find(|pid| here.pid_namespace_of(*pid) == inner).unwrap();
         assert_eq!(here.status(child).unwrap().unwrap().pids[1..], [1]);
         assert_ne!(inner, here.pid_namespace());
     }

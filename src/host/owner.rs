@@ -243,3 +243,250 @@ fn as_owner(host: &Host, process: &Process) -> Owner {
         uid: host.uid(process.pid),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::fixture::{BOOT, INITIAL, Running, Tree, stat, wait_for};
+    use super::*;
+    use crate::exit::Exit;
+
+    const INVOCATION: &str = "fedcba9876543210fedcba9876543210";
+
+    fn service(set: &[(&str, &str)]) -> Service {
+        let find = |name: &str| set.iter().find(|(other, _)| *other == name);
+        Service::from_environment(|name| find(name).map(|(_, value)| (*value).to_owned()))
+    }
+
+    /// gpu-coord, a child of `parent`.
+    fn below(parent: u32, tree: Tree) -> Tree {
+        tree.file("proc/self/stat", stat(999, "gpu-coord", 'R', parent, 1, 1, 9_000))
+            .file("proc/uptime", "100.00 1.00\n")
+    }
+
+    fn found(tree: &Tree, form: Form, given: Option<u32>) -> (Result<Found, Error>, Notes) {
+        let mut notes = Notes::default();
+        (find(&tree.host(), form, given, &Service::default(), &mut notes), notes)
+    }
+
+    #[track_caller]
+    fn assert_pid(case: &str, found: &Result<Found, Error>, pid: u32) {
+        match found {
+            Ok(Found::Owner(owner)) => assert_eq!(owner.pid, pid, "{case}"),
+            other => panic!("{case}: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn assert_fails(case: &str, found: Result<Found, Error>, exit: Exit, words: &str) {
+        let error = found.expect_err(case);
+        assert_eq!(error.exit(), exit, "{case}");
+        assert!(error.to_string().contains(words), "{case}: {error}");
+    }
+
+    #[test]
+    fn the_owner_is_the_parent_with_all_that_tells_it_from_others() {
+        let tree = below(4711, Tree::new().alive(4711, 321));
+        let owner = Owner {
+            pid: 4711,
+            start: Some(321),
+            boot: Some(BOOT.to_owned()),
+            pid_namespace: Some(INITIAL),
+            uid: Some(998),
+        };
+        for form in [Form::Discover, Form::Allocate, Form::DeallocateAll] {
+            assert_eq!(found(&tree, form, None).0.unwrap(), Found::Owner(owner.clone()), "{form:?}");
+        }
+    }
+
+    /// java 10 - sh 20 - env 30 - gpu-coord, and sh 40 with no JVM above it.
+    fn wrapped(wrapper: &str, parent: u32) -> Tree {
+        below(
+            30,
+            Tree::new()
+                .alive(10, 100)
+                .process(20, "sh", 'S', 10, 1, 200)
+                .process(30, wrapper, 'S', parent, 1, 9_999),
+        )
+        .process(40, "sh", 'S', 1, 1, 300)
+    }
+
+    #[test]
+    fn behind_a_wrapper_the_jvm_is_the_owner() {
+        for wrapper in WRAPPERS {
+            let (found, notes) = found(&wrapped(wrapper, 20), Form::Discover, None);
+            assert_pid(wrapper, &found, 10);
+            assert_eq!(notes.warnings, Vec::<String>::new(), "{wrapper}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn only_a_wrapper_in_the_bare_form_is_looked_behind() {
+        for (case, tree, form, pid) in [
+            ("the bare form",          wrapped("sh", 20),      Form::Discover,      10),
+            ("allocate",               wrapped("sh", 20),      Form::Allocate,      30),
+            ("deallocateAll",          wrapped("sh", 20),      Form::DeallocateAll, 30),
+            ("no wrapper",             wrapped("python3", 20), Form::Discover,      30),
+            ("a JVM below a JVM",      wrapped("java", 20),    Form::Discover,      30),
+            ("no JVM",                 wrapped("sh", 40),      Form::Discover,      30),
+            ("an ancestor has exited", wrapped("sh", 50),      Form::Discover,      30),
+            ("a circle",               wrapped("sh", 30),      Form::Discover,      30),
+            ("a script, by its executable", wrapped("gpu.sh", 20).link("proc/30/exe", "/usr/bin/dash"), Form::Discover, 10),
+            ("a script, by its first word", wrapped("gpu.sh", 20).file("proc/30/cmdline", "/bin/bash\0/opt/gpu.sh\0"), Form::Discover, 10),
+            ("a login shell",          wrapped("x", 20).file("proc/30/cmdline", "-bash\0"), Form::Discover, 10),
+            ("a later word",           wrapped("x", 20).file("proc/30/cmdline", "x\0sh\0"), Form::Discover, 30),
+        ] {
+            assert_pid(case, &found(&tree, form, None).0, pid);
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_young_wrapper_without_a_jvm_is_warned_of() {
+        let with = |tree: Tree, session: i32, start: u64| tree.file("proc/30/stat", stat(30, "sh", 'S', 40, session, 1, start));
+        for (case, tree, warns) in [
+            ("young",              with(wrapped("sh", 40), 1, 9_999),  true),
+            ("just under 5 s old", with(wrapped("sh", 40), 1, 9_501),  true),
+            ("5 s old",            with(wrapped("sh", 40), 1, 9_500),  false),
+            ("a session leader",   with(wrapped("sh", 40), 30, 9_999), false),
+            ("no uptime",          with(wrapped("sh", 40), 1, 1).without("proc/uptime"), true),
+            ("no wrapper",         wrapped("python3", 40),             false),
+        ] {
+            let (found, notes) = found(&tree, Form::Discover, None);
+            assert_pid(case, &found, 30);
+            assert_eq!(notes.warnings.len(), usize::from(warns), "{case}: {:?}", notes.warnings);
+            assert!(notes.warnings.iter().all(|line| line.contains("sh, pid 30") && line.contains("--owner")), "{case}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_parent_that_is_no_owner_is_refused() {
+        let container = |tree: Tree| tree.link("proc/1/ns/pid", "pid:[5]");
+        for (case, tree, words) in [
+            ("docker exec",            below(0, Tree::new()),             "--owner"),
+            ("adopted by pid 1",       below(1, Tree::new()),             "has exited"),
+            ("adopted by which pid 1?", below(1, Tree::new().without("proc/1/ns/pid").without("proc/self/ns/pid")), "has exited"),
+            ("exited",                 below(4711, Tree::new()),          "pid 4711, has exited"),
+            ("exited, a zombie",       below(7, Tree::new().process(7, "java", 'Z', 1, 1, 5)), "pid 7, has exited"),
+            ("of another host",        Tree::new(),                       "--owner"),
+        ] {
+            assert_fails(case, found(&tree, Form::Allocate, None).0, Exit::Host, words);
+        }
+        assert_pid("pid 1 of a container", &found(&below(1, container(Tree::new())), Form::Allocate, None).0, 1);
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_named_owner_must_be_a_living_process() {
+        let tree = || Tree::new()
+            .alive(7, 5)
+            .process(8, "java", 'Z', 1, 1, 5)
+            .process(9, "java", 'Z', 1, 3, 5)
+            .alive(10, 5).file("proc/10/status", "Tgid:\t7\nUid:\t0\t0\t0\t0\nNSpid:\t10\n");
+        for (case, pid, words) in [
+            ("none", 4711, "pid 4711 does not exist"), ("0", 0, "pid 0 is no process"),
+            ("out of range", 4_194_305, "pid 4194305 does not exist"),
+            ("a zombie", 8, "pid 8 has exited (it is a zombie)"), ("a thread", 10, "pid 10 is a thread"),
+        ] {
+            assert_fails(case, found(&tree(), Form::Allocate, Some(pid)).0, Exit::Usage, words);
+        }
+        assert_pid("alive", &found(&tree(), Form::Allocate, Some(7)).0, 7);
+        assert_pid("a zombie leader that lives", &found(&tree(), Form::Allocate, Some(9)).0, 9);
+        assert_pid("pid 1, by intention", &found(&tree(), Form::Discover, Some(1)).0, 1);
+    }
+
+    #[test]
+    fn the_units_of_a_process_that_has_ended_can_be_given_back() {
+        let tree = Tree::new().process(8, "java", 'Z', 1, 1, 5);
+        for pid in [8, 4711] {
+            assert_eq!(found(&tree, Form::DeallocateAll, Some(pid)).0.unwrap(), Found::Gone(pid));
+        }
+        let hidden = Tree::new().without("proc/1").file("proc/self/status", "");
+        assert_fails("doubt", found(&hidden, Form::DeallocateAll, Some(4711)).0, Exit::Host, "hidepid");
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_variable_of_another_form_is_none() {
+        for (name, value) in [
+            ("SYSTEMD_EXEC_PID", ""), ("SYSTEMD_EXEC_PID", "x"), ("SYSTEMD_EXEC_PID", "0"), ("SYSTEMD_EXEC_PID", "-1"),
+            ("SYSTEMD_EXEC_PID", "+7"), ("MAINPID", " 7"), ("MAINPID", "99999999999"),
+            ("INVOCATION_ID", ""), ("INVOCATION_ID", "fedc"), ("INVOCATION_ID", "fedcba9876543210fedcba987654321 "),
+        ] {
+            assert_eq!(service(&[(name, value)]), Service::default(), "{name}={value}");
+        }
+        assert_eq!(service(&[("INVOCATION_ID", INVOCATION)]).invocation(), Some(INVOCATION));
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn the_service_manager_is_no_owner() {
+        let us = std::process::id().to_string();
+        let tree = below(1, Tree::new().alive(7, 5));
+        let find = |form, set: &[(&str, &str)]| find(&tree.host(), form, None, &service(set), &mut Notes::default());
+        let (exec, main, run) = (("SYSTEMD_EXEC_PID", us.as_str()), ("MAINPID", "7"), ("INVOCATION_ID", INVOCATION));
+
+        assert_pid("ExecStartPost", &find(Form::Allocate, &[exec, main, run]), 7);
+        assert_pid("ExecStop", &find(Form::DeallocateAll, &[exec, main, run]), 7);
+        assert_fails("ExecStartPost, exited", find(Form::Allocate, &[exec, ("MAINPID", "9")]), Exit::Usage, "$MAINPID: pid 9");
+        assert_eq!(find(Form::DeallocateAll, &[exec, ("MAINPID", "9"), run]).unwrap(), Found::Gone(9));
+        assert_eq!(find(Form::DeallocateAll, &[exec, run]).unwrap(), Found::Invocation(INVOCATION.to_owned()), "ExecStopPost");
+        assert_fails("no run", find(Form::DeallocateAll, &[exec]), Exit::Usage, "--owner");
+        for form in [Form::Allocate, Form::Discover] {
+            assert_fails("ExecStartPre", find(form, &[exec, run]), Exit::Usage, "gpu-coord exec");
+        }
+    }
+
+    #[test]
+    fn the_child_of_a_units_process_has_that_for_its_owner() {
+        let tree = below(7, Tree::new().alive(7, 5).alive(8, 5));
+        let inherited =
+            service(&[("SYSTEMD_EXEC_PID", "7"), ("MAINPID", "8"), ("INVOCATION_ID", INVOCATION)]);
+        for form in [Form::Discover, Form::Allocate, Form::DeallocateAll] {
+            let found = find(&tree.host(), form, None, &inherited, &mut Notes::default());
+            assert_pid("inherited", &found, 7);
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn an_owner_is_looked_at_again() {
+        let Ok(Found::Owner(owner)) = found(&Tree::new().alive(7, 5), Form::Allocate, Some(7)).0 else { panic!() };
+        for (case, tree, says) in [
+            ("the same",         Tree::new().alive(7, 5),                        None),
+            ("gone",             Tree::new(),                                    Some("the owner, pid 7, has exited")),
+            ("a zombie",         Tree::new().process(7, "java", 'Z', 1, 1, 5),   Some("the owner, pid 7, has exited")),
+            ("another process",  Tree::new().alive(7, 6),                        Some("another process now")),
+            ("not to be told",   Tree::new().without("proc/1").file("proc/self/status", ""), Some("hidepid")),
+        ] {
+            let said = recheck(&tree.host(), &owner).err().map(|error| error.to_string());
+            assert_eq!(said.is_some(), says.is_some(), "{case}: {said:?}");
+            assert!(said.unwrap_or_default().contains(says.unwrap_or_default()), "{case}");
+        }
+    }
+
+    #[test]
+    fn our_parent_here_is_the_real_one() {
+        let here = Host::new(Path::new("/"));
+        let found = find(&here, Form::Allocate, None, &Service::default(), &mut Notes::default());
+        match std::os::unix::process::parent_id() {
+            0 | 1 => eprintln!("our_parent_here_is_the_real_one is skipped: it has no parent here"),
+            parent => assert_pid("the test runner", &found, parent),
+        }
+    }
+
+    #[test]
+    fn a_script_is_known_by_its_shell() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("gpus.sh");
+        std::fs::write(&script, "#!/bin/sh\nread x\n").unwrap();
+        let running = Running::start("sh", &["-c", "chmod +x \"$0\"; exec \"$0\"", script.to_str().unwrap()]);
+        let process = wait_for(running.pid(), |process| process.name == "gpus.sh");
+        let here = Host::new(Path::new("/"));
+        assert!(is_called(&here, &process, &WRAPPERS));
+        assert!(!is_called(&here, &process, &[JVM]));
+    }
+}

@@ -242,7 +242,8 @@ mod tests {
     fn what_is_no_stat_line_is_no_process() {
         let whole = stat(4711, "java", 'S', 17, 42, 3, 99);
         let cut = whole.rfind(" 99 ").unwrap();
-        for text in ["", "4711", "4711 (java", "4711 java S 17", ") S 1 (", "x (java) S 1 1 1", &whole[..cut]] {
+        for text in ["", "4711", "4711 (java", "4711 java S 17", ") S 1 (", "x (java) S 1 1 1", &whole[..cut]]
+        {
             assert_eq!(parse_stat(text.as_bytes()), None, "{text}");
         }
     }
@@ -317,7 +318,7 @@ mod tests {
             let tree = Tree::new().alive(7, 1).file("proc/7/cmdline", words).file("proc/7/comm", "Uxm queue\n");
             assert_eq!(tree.host().command_line(7).as_deref(), Some(printed), "{case}");
         }
-        let long = Tree::new().file("proc/7/cmdline", [b'\n'; 4096]).host().command_line(7).unwrap();
+        let long = Tree::new().file("proc/7/cmdline", [0x1b; 4096]).host().command_line(7).unwrap();
         assert_eq!((long.len(), long.ends_with("...")), (60, true));
         assert_eq!(Tree::new().host().command_line(7), None);
     }

@@ -69,7 +69,8 @@ pub(crate) fn read(
 }
 
 fn answered(source: &str, count: usize, since: Instant) -> String {
-    format!("source {source}: {count} devices in {:?}", since.elapsed())
+    let devices = if count == 1 { "device" } else { "devices" };
+    format!("source {source}: {count} {devices} in {:?}", since.elapsed())
 }
 
 #[cfg(test)]

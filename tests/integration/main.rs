@@ -1,2 +1,7 @@
-//! The program as its users run it: real files, real processes, real signals.
-fn main() {}
+//! The program as its users run it: the real executable, real files, real processes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails, and says where")]
+
+mod coordination;
+mod executable;
+mod files;
+mod sandbox;

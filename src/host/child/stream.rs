@@ -1,7 +1,8 @@
 //! The output streams of a child: read without waiting, and never without end.
 
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -15,28 +16,21 @@ pub(super) struct Stream {
     name: &'static str,
     limit: u64,
     /// `None` once its end was read.
-    pipe: Option<Pipe>,
+    pipe: Option<File>,
     pub(super) text: Vec<u8>,
 }
 
-trait ReadFd: Read + AsFd {}
-impl<T: Read + AsFd> ReadFd for T {}
-type Pipe = Box<dyn ReadFd>;
-
 impl Stream {
-    pub(super) fn new<P: Read + AsFd + 'static>(
+    pub(super) fn new(
         name: &'static str,
         limit: u64,
-        pipe: Option<P>,
+        pipe: Option<impl Into<OwnedFd>>,
     ) -> Result<Stream, Failure> {
+        let pipe = pipe.map(|pipe| File::from(pipe.into()));
         if let Some(pipe) = &pipe {
             fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|err| Failure::Listen(err.into()))?;
         }
-        Ok(Stream { name, limit, pipe: pipe.map(|pipe| Box::new(pipe) as Pipe), text: Vec::new() })
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.pipe.as_ref().map(|pipe| pipe.as_fd())
+        Ok(Stream { name, limit, pipe, text: Vec::new() })
     }
 
     /// Takes what is there, up to one byte past the limit.
@@ -60,13 +54,13 @@ impl Stream {
 /// Returns when one of the streams may have more, or after `most`. With both at their end only the exit
 /// is missing, which follows at once, or else is looked for ever more seldom.
 pub(super) fn wait(streams: [&Stream; 2], most: Duration, pause: &mut Duration) -> io::Result<()> {
-    let fds: Vec<BorrowedFd<'_>> = streams.into_iter().filter_map(Stream::fd).collect();
+    let pipes = streams.into_iter().filter_map(|stream| stream.pipe.as_ref());
+    let mut fds: Vec<PollFd<'_>> = pipes.map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN)).collect();
     if fds.is_empty() {
         std::thread::sleep(most.min(*pause));
         *pause = TICK.min(*pause * 2);
         return Ok(());
     }
-    let mut fds: Vec<PollFd<'_>> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     let most = PollTimeout::try_from(most).unwrap_or(PollTimeout::ZERO);
     match poll(&mut fds, most) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
