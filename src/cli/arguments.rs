@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use clap::Command;
 
 use super::nearest::nearest;
-use super::options::amount;
+use super::values::amount;
 use crate::error::Error;
 
 /// The hidden command whose argument AMOUNT is. Typed by hand it is a word like any other.
@@ -21,6 +21,9 @@ pub(super) fn words(mut argv: Vec<OsString>, root: &Command) -> Result<Vec<OsStr
             "AMOUNT is missing: `gpu-coord AMOUNT [OPTIONS]`, or a command; see `gpu-coord --help`",
         ));
     };
+    if first == "help" && argv.get(1).is_some_and(|word| word == DISCOVER) {
+        return Err(usage(format!("`{DISCOVER}` is not a command; see `gpu-coord --help`")));
+    }
     if matches!(first.as_str(), "-h" | "--help" | "-V" | "--version" | "help") || is_command(&first, root) {
         argv.insert(0, root.get_name().into());
         return Ok(argv);

@@ -1,6 +1,7 @@
 //! The command line: what can be asked, and how the answer and the notes leave the program.
 //!
-//! * `arguments`: the words before clap reads them. `options`: what clap reads. `message`: what it refuses.
+//! * `arguments`: the words before clap reads them. `options` and `values`: what clap reads. `message`: what
+//!   it refuses. `parse`: all of that in order.
 //! * `environment`: the one reader of the environment. `variables`: the options that it sets.
 //! * `output`: the answer on stdout. `report`: everything on stderr.
 //!
@@ -14,14 +15,14 @@ mod options;
 mod output;
 mod parse;
 mod report;
+mod values;
 mod variables;
 
 use std::time::Duration;
 
 pub(crate) use environment::Surroundings;
 pub(crate) use options::{
-    Allocate, Allocation, Command, Common, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Discover,
-    FileOptions, OwnerOptions, Print, SourceOptions, Status,
+    Allocation, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Print, SourceOptions, Status,
 };
 pub(crate) use output::Stdout;
 pub(crate) use parse::Task;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::values::{amount, pid, seconds};
 use crate::inventory::Source;
 
 /// The file of Flink's own script, so that both can be used side by side.
@@ -71,28 +72,6 @@ impl Command {
             Command::DeallocateAll(options) => &options.common,
             Command::Status(options) => &options.common,
             Command::Devices(options) => &options.common,
-        }
-    }
-
-    pub(super) fn common_mut(&mut self) -> &mut Common {
-        match self {
-            Command::Discover(Discover { allocation }) | Command::Allocate(Allocate { allocation }) => {
-                &mut allocation.common
-            }
-            Command::DeallocateAll(options) => &mut options.common,
-            Command::Status(options) => &mut options.common,
-            Command::Devices(options) => &mut options.common,
-        }
-    }
-
-    pub(super) fn source_mut(&mut self) -> Option<&mut SourceOptions> {
-        match self {
-            Command::Discover(Discover { allocation }) | Command::Allocate(Allocate { allocation }) => {
-                Some(&mut allocation.source)
-            }
-            Command::DeallocateAll(_) => None,
-            Command::Status(options) => Some(&mut options.source),
-            Command::Devices(options) => Some(&mut options.source),
         }
     }
 }
@@ -219,29 +198,4 @@ pub(crate) enum Print {
     HostIndex,
     Uuid,
     Pci,
-}
-
-/// Digits only: a sign, a fraction or a blank is refused. More digits than a `u128` has are as many units
-/// as it can say, which is more than any host has.
-pub(super) fn amount(text: &str) -> Result<u128, String> {
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("it takes a whole number of units".to_owned());
-    }
-    Ok(text.parse().unwrap_or(u128::MAX))
-}
-
-/// More than 0 and at most a day.
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("it takes seconds, more than 0 and at most 86400".to_owned()),
-    }
-}
-
-/// The pids that a Linux kernel can give: its limit is 2^22.
-fn pid(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(pid) if (1..4_194_304).contains(&pid) && !text.starts_with('+') => Ok(pid),
-        _ => Err("it takes the pid of a process, from 1 to 4194303".to_owned()),
-    }
 }

@@ -1,8 +1,8 @@
 //! How the answer and the messages leave the program.
 //!
 //! Nothing here waits past the deadline: a stream is polled before each write, and a write is at most
-//! `PIPE_BUF` bytes, for which a pipe that polls as writable has room. `O_NONBLOCK` would be simpler, but it
-//! belongs to the open file, which is also the parent's.
+//! `PIPE_BUF` bytes, for which a pipe that polls as writable has room (unless another process fills it in
+//! between). `O_NONBLOCK` would be simpler, but it belongs to the open file, which is also the parent's.
 //!
 //! stdout carries the answer, and every failure to write it is an error. stderr is best effort: a message
 //! that cannot be written must not change what the program does.

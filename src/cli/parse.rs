@@ -9,7 +9,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use super::arguments;
 use super::environment::Environment;
 use super::message::{Origin, explain};
-use super::options::{Cli, Command};
+use super::options::{Allocate, Cli, Command, Common, Discover, SourceOptions};
 use super::variables::{self, Variable};
 use crate::error::Error;
 use crate::notes::Notes;
@@ -82,14 +82,26 @@ fn broken(error: &clap::Error) -> Error {
 
 /// The caller has fewer rights than the program: it must not choose what is read with them.
 fn distrust(command: &mut Command, notes: &mut Notes) {
-    if command.common().root != Path::new("/") {
-        command.common_mut().root = PathBuf::from("/");
-        notes.warn("--root is ignored: this program runs with more rights than its caller");
+    let cause = "is ignored: this program runs with more rights than its caller";
+    let (common, source) = options_of(command);
+    if common.root != Path::new("/") {
+        common.root = PathBuf::from("/");
+        notes.warn(format!("--root {cause}"));
     }
-    if let Some(source) = command.source_mut()
-        && source.driver_root.take().is_some()
-    {
-        notes.warn("--driver-root is ignored: this program runs with more rights than its caller");
+    if source.is_some_and(|source| source.driver_root.take().is_some()) {
+        notes.warn(format!("--driver-root {cause}"));
+    }
+}
+
+/// What commands have in common, and where the devices are read from, for those that read them.
+fn options_of(command: &mut Command) -> (&mut Common, Option<&mut SourceOptions>) {
+    match command {
+        Command::Discover(Discover { allocation }) | Command::Allocate(Allocate { allocation }) => {
+            (&mut allocation.common, Some(&mut allocation.source))
+        }
+        Command::DeallocateAll(options) => (&mut options.common, None),
+        Command::Status(options) => (&mut options.common, Some(&mut options.source)),
+        Command::Devices(options) => (&mut options.common, Some(&mut options.source)),
     }
 }
 

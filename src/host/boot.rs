@@ -62,7 +62,7 @@ impl Host {
         if !self.is_initial_pid_namespace() {
             return None;
         }
-        // Only devtmpfs is as old as the boot: a container with the host's pids has a younger /dev of its own.
+        // Only devtmpfs is as old as the boot: a container that has the host's pids has a younger /dev.
         let is_devtmpfs =
             self.mounts()?.covering(Path::new("/dev")).is_some_and(|mount| mount.kind == "devtmpfs");
         let birth = fs::metadata(self.dev("")).and_then(|dev| dev.created()).ok().filter(|_| is_devtmpfs)?;

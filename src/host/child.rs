@@ -59,14 +59,6 @@ impl Failure {
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Failure::Start(err) if err.kind() == io::ErrorKind::NotFound)
     }
-
-    pub(crate) fn is_late(&self) -> bool {
-        match self {
-            Failure::Late { .. } => true,
-            Failure::Stuck { why, .. } => why.is_late(),
-            Failure::Start(_) | Failure::Flood { .. } | Failure::Listen(_) => false,
-        }
-    }
 }
 
 /// Runs `command` and takes what it prints, both within `limit`; its standard input is empty.
@@ -230,7 +222,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("pid");
         let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
-        assert!(shell(&script, Duration::from_secs(1)).expect_err("it hangs").is_late());
+        let failure = shell(&script, Duration::from_secs(1)).expect_err("it hangs");
+        assert!(matches!(failure, Failure::Late { .. }), "{failure}");
         assert_ends(fs::read_to_string(file).unwrap().trim());
     }
 

@@ -53,7 +53,8 @@ impl Host {
     }
 }
 
-/// Asked only of a descriptor that is locked and has the right inode number: stat(2) hangs on a dead server's file.
+/// Asked only of a descriptor that has a lock on a file of the right number: on a file of a server that is
+/// gone, stat(2) hangs.
 fn is_open_on(descriptor: &Path, file: &Metadata) -> bool {
     fs::metadata(descriptor).is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
 }

@@ -153,7 +153,7 @@ impl<'a> Liveness<'a> {
         pids.map(|pids| pids.filter(|pids| !pids.is_empty())).collect()
     }
 
-    /// A line of the script: nothing but a pid, so that only the file's own time tells a later process of that pid.
+    /// A line of the script has only a pid: the file's own time tells whether it is a later process's by now.
     fn by_pid(&self, pid: u32) -> Standing {
         let is_later = || {
             let process = self.host.process(pid).ok().flatten();
@@ -442,12 +442,13 @@ mod tests {
         let host = here();
         let is_it = |pid: &u32| {
             let status = host.status(*pid).unwrap();
-            host.pid_namespace_of(*pid) == namespace
+            host.namespace_of(&pid.to_string(), "pid").ok() == namespace
                 && status.is_some_and(|status| status.pids.last() == Some(&2))
         };
         let outer = host.pids().unwrap().into_iter().find(is_it).unwrap();
         let start = wait_for(outer, |process| process.name == "sleep").start;
-        let line = |start| ours(Owner { pid: 2, start, pid_namespace: namespace, ..real_owner(outer) });
+        let owner = Owner { pid: 2, pid_namespace: namespace, ..real_owner(outer) };
+        let line = |start| ours(Owner { start, ..owner.clone() });
         let standing = |start| Liveness::new(&host, facts(0)).standing(&line(start), true);
         assert_eq!(standing(start), Alive);
         assert_eq!(standing(start.map(|ticks| ticks + 1)), Dead);

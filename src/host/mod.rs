@@ -14,6 +14,8 @@ pub(crate) mod mounts;
 pub(crate) mod namespace;
 pub(crate) mod owner;
 pub(crate) mod process;
+pub(crate) mod program;
+pub(crate) mod wrapper;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

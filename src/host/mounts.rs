@@ -75,8 +75,8 @@ impl Mounts {
         mount.is_of_private_tmp() || (mount.kind == "tmpfs" && self.is_apart(mount, path, of_init()))
     }
 
-    /// `PrivateTmp=disconnected` mounts a tmpfs that pid 1 does not have. An ordinary user cannot see the mounts
-    /// of pid 1; then a mount was made for the unit if it follows none of the host's, as the root does.
+    /// `PrivateTmp=disconnected` mounts a tmpfs that pid 1 does not have. An ordinary user cannot see what pid 1
+    /// has; then a mount was made for the unit if it follows none of the host's, as the root does.
     fn is_apart(&self, mount: &Mount, path: &Path, of_init: Option<Mounts>) -> bool {
         match of_init.as_ref().and_then(|mounts| mounts.covering(path)) {
             Some(of_init) => of_init.device != mount.device,

@@ -47,11 +47,6 @@ impl Host {
         })
     }
 
-    /// The namespace that the process itself lives in: that of `/proc`, or one below it.
-    pub(crate) fn pid_namespace_of(&self, pid: u32) -> Option<u64> {
-        self.namespace_of(&pid.to_string(), "pid").ok()
-    }
-
     /// Whether `/proc` shows every process of the machine.
     pub(crate) fn is_initial_pid_namespace(&self) -> bool {
         self.pid_namespace() == Some(INITIAL_PID)
@@ -77,8 +72,8 @@ impl Host {
                 "no process is to be seen, and which owners live cannot be told; mount /proc"
             }
             (true, true, false) => {
-                "this is not the /proc of gpu-coord's own pid namespace, and pids cannot be looked up in it; mount that one, \
-                 or name the root of the other host with --root"
+                "is of another pid namespace than gpu-coord, so that no pid can be looked up in it; mount the /proc of \
+                 this namespace, or name the other host's root with --root"
             }
         };
         Some(problem.to_owned())
@@ -113,7 +108,7 @@ impl Host {
         })
     }
 
-    fn namespace_of(&self, process: &str, kind: &str) -> io::Result<u64> {
+    pub(super) fn namespace_of(&self, process: &str, kind: &str) -> io::Result<u64> {
         let link = fs::read_link(self.proc(Path::new(process).join("ns").join(kind)))?;
         link.to_str().and_then(parse_link).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
@@ -201,7 +196,7 @@ mod tests {
             return;
         }
         // Pid 2 is the kernel's, and in no other namespace than the first ones.
-        assert_eq!(here.pid_namespace_of(2).or(Some(INITIAL_PID)), Some(INITIAL_PID));
+        assert_eq!(here.namespace_of("2", "pid").unwrap_or(INITIAL_PID), INITIAL_PID);
         assert_eq!(here.namespace_of("2", "time").unwrap_or(INITIAL_TIME), INITIAL_TIME);
     }
 
@@ -217,8 +212,12 @@ mod tests {
         );
         let inner = parse_link(&unshare.line());
         let here = Host::new(Path::new("/"));
-        let child =
-            here.pids().unwrap().into_iter().find(|pid| here.pid_namespace_of(*pid) == inner).unwrap();
+        let child = here
+            .pids()
+            .unwrap()
+            .into_iter()
+            .find(|pid| here.namespace_of(&pid.to_string(), "pid").ok() == inner)
+            .unwrap();
         assert_eq!(here.status(child).unwrap().unwrap().pids[1..], [1]);
         assert_ne!(inner, here.pid_namespace());
     }

@@ -1,29 +1,13 @@
 //! Who becomes the owner of what is asked for: as a rule the process that started us.
 
-use std::path::PathBuf;
+use std::fs;
 
 use super::Host;
-use super::process::Process;
+use super::process::{Process, parse_stat};
+use super::wrapper;
 use crate::assignment::Owner;
 use crate::error::Error;
 use crate::notes::Notes;
-
-/// What administrators wrap the discovery script in; each ends as soon as gpu-coord does.
-#[rustfmt::skip] // a table
-const WRAPPERS: [&str; 36] = [
-    "sh", "bash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "fish", "busybox", "toybox",
-    "sudo", "sudo-rs", "doas", "su", "runuser", "setpriv", "capsh", "gosu", "env", "timeout", "nice", "ionice", "chrt",
-    "taskset", "numactl", "prlimit", "setsid", "setarch", "stdbuf", "flock", "nohup", "time", "strace", "unshare", "nsenter",
-];
-
-/// What a JVM is called.
-const JVM: &str = "java";
-
-/// A process has no more ancestors than this, unless the answers of `/proc` go round in circles.
-const MOST_ANCESTORS: usize = 64;
-
-/// A wrapper that has run for this long was not started for one call.
-const SETTLED_SECONDS: u64 = 5;
 
 /// What systemd says in the environment of a unit's processes. A value that is not of its form is no value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,8 +86,8 @@ pub(crate) fn find(
         return of_service(host, form, service);
     }
     let parent = parent(host)?;
-    let is_wrapped = form == Form::Discover && is_called(host, &parent, &WRAPPERS);
-    let process = if is_wrapped { behind(host, parent, notes) } else { parent };
+    let is_wrapped = form == Form::Discover && wrapper::is_one(host, &parent);
+    let process = if is_wrapped { wrapper::behind(host, parent, notes) } else { parent };
     Ok(Found::Owner(as_owner(host, &process)))
 }
 
@@ -147,7 +131,7 @@ fn of_service(host: &Host, form: Form, service: &Service) -> Result<Found, Error
                 .to_owned(),
         )),
         (_, Form::Discover | Form::Allocate) => Err(Error::Usage(
-            "started by the service manager, which is no owner; start the process that is to hold the units with \
+            "started by the service manager, which is no owner; start what is to hold the units with \
              `gpu-coord exec AMOUNT -- COMMAND`, or name it with --owner PID"
                 .to_owned(),
         )),
@@ -180,58 +164,10 @@ fn parent_pid(host: &Host) -> Result<u32, Error> {
     }
     // Below another root, pids may be counted in another namespace than ours.
     let path = host.proc("self/stat");
-    let own = std::fs::read(&path).ok().and_then(|stat| super::process::parse_stat(&stat));
+    let own = fs::read(&path).ok().and_then(|stat| parse_stat(&stat));
     let problem =
         "gpu-coord is no process there; name the process that is to hold the units with --owner PID";
     own.map(|own| own.parent).ok_or_else(|| Error::File { path, problem: problem.to_owned() })
-}
-
-/// The JVM that a wrapper was started from, or else the wrapper.
-fn behind(host: &Host, wrapper: Process, notes: &mut Notes) -> Process {
-    let Process { pid, name, .. } = &wrapper;
-    if let Some(java) = java_above(host, &wrapper) {
-        notes.detail(format!("the owner is pid {}, the JVM that started {name}, pid {pid}", java.pid));
-        return java;
-    }
-    let age = wrapper.start.and_then(|start| host.age(start));
-    let is_settled = age.is_some_and(|age| age.as_secs() >= SETTLED_SECONDS);
-    if !is_settled && !wrapper.is_session_leader() {
-        notes.warn(format!(
-            "the owner is {name}, pid {pid}, which has just been started and is not below a JVM; the units are free \
-             again when it exits: let it `exec` gpu-coord, or name the owner with --owner PID"
-        ));
-    }
-    wrapper
-}
-
-fn java_above(host: &Host, wrapper: &Process) -> Option<Process> {
-    let mut pid = wrapper.parent;
-    for _ in 0..MOST_ANCESTORS {
-        let process = host.process(pid).ok().flatten()?;
-        if is_called(host, &process, &[JVM]) {
-            return Some(process);
-        }
-        pid = process.parent;
-    }
-    None
-}
-
-/// By its own name, its executable or its first argument: a shell that was started by the `#!` of a script is named
-/// after the script.
-fn is_called(host: &Host, process: &Process, names: &[&str]) -> bool {
-    let by_executable = host.executable(process.pid);
-    let by_argument = host.arguments(process.pid).and_then(|words| words.into_iter().next());
-    let paths = [Some(process.name.clone().into()), by_executable, by_argument.map(Into::into)];
-    let mut called = paths.iter().flatten().filter_map(|path: &PathBuf| path.file_name()?.to_str());
-    // A login shell's first argument begins with a dash.
-    called.any(|name| names.contains(&name.trim_start_matches('-')))
-}
-
-/// The living process `pid` as an owner; `None` if it has ended, or cannot be told from a later one.
-pub(crate) fn of(host: &Host, pid: u32) -> Option<Owner> {
-    let process = host.process(pid).ok()??;
-    let is_known = process.start.is_some() && !process.is_dead();
-    is_known.then(|| as_owner(host, &process))
 }
 
 fn as_owner(host: &Host, process: &Process) -> Owner {
@@ -244,11 +180,18 @@ fn as_owner(host: &Host, process: &Process) -> Owner {
     }
 }
 
+/// The living process `pid` as an owner; `None` if it has ended, or cannot be told from a later one.
+pub(crate) fn of(host: &Host, pid: u32) -> Option<Owner> {
+    let process = host.process(pid).ok()??;
+    let is_known = process.start.is_some() && !process.is_dead();
+    is_known.then(|| as_owner(host, &process))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::super::fixture::{BOOT, INITIAL, Running, Tree, stat, wait_for};
+    use super::super::fixture::{BOOT, INITIAL, Tree, stat};
     use super::*;
     use crate::exit::Exit;
 
@@ -300,64 +243,15 @@ mod tests {
         }
     }
 
-    /// java 10 - sh 20 - env 30 - gpu-coord, and sh 40 with no JVM above it.
-    fn wrapped(wrapper: &str, parent: u32) -> Tree {
-        below(
-            30,
-            Tree::new()
-                .alive(10, 100)
-                .process(20, "sh", 'S', 10, 1, 200)
-                .process(30, wrapper, 'S', parent, 1, 9_999),
-        )
-        .process(40, "sh", 'S', 1, 1, 300)
-    }
-
-    #[test]
-    fn behind_a_wrapper_the_jvm_is_the_owner() {
-        for wrapper in WRAPPERS {
-            let (found, notes) = found(&wrapped(wrapper, 20), Form::Discover, None);
-            assert_pid(wrapper, &found, 10);
-            assert_eq!(notes.warnings, Vec::<String>::new(), "{wrapper}");
-        }
-    }
-
     #[test]
     #[rustfmt::skip] // a table
-    fn only_a_wrapper_in_the_bare_form_is_looked_behind() {
-        for (case, tree, form, pid) in [
-            ("the bare form",          wrapped("sh", 20),      Form::Discover,      10),
-            ("allocate",               wrapped("sh", 20),      Form::Allocate,      30),
-            ("deallocateAll",          wrapped("sh", 20),      Form::DeallocateAll, 30),
-            ("no wrapper",             wrapped("python3", 20), Form::Discover,      30),
-            ("a JVM below a JVM",      wrapped("java", 20),    Form::Discover,      30),
-            ("no JVM",                 wrapped("sh", 40),      Form::Discover,      30),
-            ("an ancestor has exited", wrapped("sh", 50),      Form::Discover,      30),
-            ("a circle",               wrapped("sh", 30),      Form::Discover,      30),
-            ("a script, by its executable", wrapped("gpu.sh", 20).link("proc/30/exe", "/usr/bin/dash"), Form::Discover, 10),
-            ("a script, by its first word", wrapped("gpu.sh", 20).file("proc/30/cmdline", "/bin/bash\0/opt/gpu.sh\0"), Form::Discover, 10),
-            ("a login shell",          wrapped("x", 20).file("proc/30/cmdline", "-bash\0"), Form::Discover, 10),
-            ("a later word",           wrapped("x", 20).file("proc/30/cmdline", "x\0sh\0"), Form::Discover, 30),
+    fn a_wrapper_is_looked_behind_in_the_bare_form_only() {
+        let tree = |name| below(30, Tree::new().alive(10, 100).process(30, name, 'S', 10, 1, 9_999));
+        for (name, form, pid) in [
+            ("sh", Form::Discover, 10), ("sh", Form::Allocate, 30), ("sh", Form::DeallocateAll, 30),
+            ("python3", Form::Discover, 30),
         ] {
-            assert_pid(case, &found(&tree, form, None).0, pid);
-        }
-    }
-
-    #[test]
-    #[rustfmt::skip] // a table
-    fn a_young_wrapper_without_a_jvm_is_warned_of() {
-        let with = |tree: Tree, session: i32, start: u64| tree.file("proc/30/stat", stat(30, "sh", 'S', 40, session, 1, start));
-        for (case, tree, warns) in [
-            ("young",              with(wrapped("sh", 40), 1, 9_999),  true),
-            ("just under 5 s old", with(wrapped("sh", 40), 1, 9_501),  true),
-            ("5 s old",            with(wrapped("sh", 40), 1, 9_500),  false),
-            ("a session leader",   with(wrapped("sh", 40), 30, 9_999), false),
-            ("no uptime",          with(wrapped("sh", 40), 1, 1).without("proc/uptime"), true),
-            ("no wrapper",         wrapped("python3", 40),             false),
-        ] {
-            let (found, notes) = found(&tree, Form::Discover, None);
-            assert_pid(case, &found, 30);
-            assert_eq!(notes.warnings.len(), usize::from(warns), "{case}: {:?}", notes.warnings);
-            assert!(notes.warnings.iter().all(|line| line.contains("sh, pid 30") && line.contains("--owner")), "{case}");
+            assert_pid(&format!("{name}, {form:?}"), &found(&tree(name), form, None).0, pid);
         }
     }
 
@@ -476,17 +370,5 @@ mod tests {
             0 | 1 => eprintln!("our_parent_here_is_the_real_one is skipped: it has no parent here"),
             parent => assert_pid("the test runner", &found, parent),
         }
-    }
-
-    #[test]
-    fn a_script_is_known_by_its_shell() {
-        let directory = tempfile::tempdir().unwrap();
-        let script = directory.path().join("gpus.sh");
-        std::fs::write(&script, "#!/bin/sh\nread x\n").unwrap();
-        let running = Running::start("sh", &["-c", "chmod +x \"$0\"; exec \"$0\"", script.to_str().unwrap()]);
-        let process = wait_for(running.pid(), |process| process.name == "gpus.sh");
-        let here = Host::new(Path::new("/"));
-        assert!(is_called(&here, &process, &WRAPPERS));
-        assert!(!is_called(&here, &process, &[JVM]));
     }
 }

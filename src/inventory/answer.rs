@@ -28,22 +28,27 @@ pub(super) enum Silence {
         /// Whether the driver itself said so, so that asking it by another way is of no use.
         sure: bool,
     },
-    /// It is there and did not answer in time.
-    Late { limit: Duration, why: String },
+    /// It is there and did not answer in time, and what to do about it.
+    Late { limit: Duration, why: String, cure: &'static str },
     /// It is there and does not work, and what to do about it.
     Broken { why: anyhow::Error, cure: &'static str },
 }
 
 impl Silence {
-    /// How a vendor's tool that gave no answer counts. `missing` is said when there is no such tool.
-    pub(super) fn of_child(failure: child::Failure, limit: Duration, missing: String) -> Silence {
-        let cure = "run it by hand, and look at `dmesg`";
-        if failure.is_missing() {
-            Silence::Absent(missing)
-        } else if failure.is_late() {
-            Silence::Late { limit, why: failure.to_string() }
-        } else {
-            Silence::Broken { why: failure.into(), cure }
+    /// How a vendor's tool that gave no answer counts. `missing` is said when there is no such tool, and
+    /// `patience` when it was slow.
+    pub(super) fn of_child(
+        failure: child::Failure,
+        limit: Duration,
+        missing: String,
+        patience: &'static str,
+    ) -> Silence {
+        let why = failure.to_string();
+        match failure {
+            failure if failure.is_missing() => Silence::Absent(missing),
+            child::Failure::Late { .. } => Silence::Late { limit, why, cure: patience },
+            child::Failure::Stuck { .. } => Silence::Late { limit, why, cure: "restart the host" },
+            failure => Silence::Broken { why: failure.into(), cure: "run it by hand, and look at `dmesg`" },
         }
     }
 

@@ -11,11 +11,6 @@ use crate::inventory::source::Probe;
 use crate::inventory::{Settings, answered, distinct, nvidia_smi, procfs};
 use crate::notes::Notes;
 
-/// What makes the driver's first answer quick. Without it the driver unloads its state when the last user
-/// of a GPU ends, and starts every GPU anew for the next.
-const PERSISTENCE: &str = "without persistence mode the driver starts every GPU anew for each caller: \
-                           turn it on (`nvidia-smi -pm 1`, or nvidia-persistenced)";
-
 /// The devices that the first of `probes` names that answers.
 pub(super) fn first(
     probes: &[Probe],
@@ -93,7 +88,7 @@ fn refusal(silent: &[(Probe, Silence)]) -> Error {
     let mut broken = None;
     for (probe, why) in silent {
         match why {
-            Silence::Late { limit, .. } => return late(*probe, *limit, silent),
+            Silence::Late { limit, cure, .. } => return late(*probe, *limit, cure, silent),
             Silence::Broken { cure, .. } => broken = broken.or(Some(cure)),
             Silence::Nothing { .. } => none = "if it has one, `dmesg` says why the driver did not start it",
             Silence::Absent(_) => {}
@@ -112,10 +107,10 @@ fn reasons<'a>(silent: impl Iterator<Item = &'a (Probe, Silence)>) -> String {
 }
 
 /// The source that was waited for comes first.
-fn late(probe: Probe, limit: Duration, silent: &[(Probe, Silence)]) -> Error {
+fn late(probe: Probe, limit: Duration, cure: &str, silent: &[(Probe, Silence)]) -> Error {
     let (waited, others): (Vec<_>, Vec<_>) = silent.iter().partition(|(other, _)| *other == probe);
     let reasons = reasons(waited.into_iter().chain(others));
-    Error::Deadline { limit, what: format!("{reasons}; {PERSISTENCE}") }
+    Error::Deadline { limit, what: format!("{reasons}; {cure}") }
 }
 
 #[cfg(test)]
@@ -137,7 +132,11 @@ mod tests {
     }
 
     fn late() -> Silence {
-        Silence::Late { limit: Duration::from_millis(500), why: "it did not end".to_owned() }
+        Silence::Late {
+            limit: Duration::from_millis(500),
+            why: "it did not end".to_owned(),
+            cure: "wait longer",
+        }
     }
 
     #[test]
@@ -150,7 +149,7 @@ mod tests {
             (broken(),       absent(),       Exit::Host,     "the devices cannot be read: nvidia-smi: cannot list it: Input/output error; procfs: not there; mend it"),
             (nothing(false), broken(),       Exit::Host,     "the devices cannot be read: nvidia-smi: none; procfs: cannot list it"),
             (late(),         broken(),       Exit::Deadline, "the deadline of 0.5 s passed while waiting for nvidia-smi: it did not end; procfs: cannot list it: Input/output error; "),
-            (late(),         absent(),       Exit::Deadline, "persistence mode"),
+            (absent(),       late(),         Exit::Deadline, "waiting for procfs: it did not end; nvidia-smi: not there; wait longer"),
         ] {
             let error = refusal(&[(Probe::NvidiaSmi, smi), (Probe::Procfs, procfs)]);
             assert!(error.to_string().contains(says), "{error}");

@@ -202,11 +202,11 @@ mod tests {
     }
 
     /// Index, PCI address, minor and what is wrong with it.
-    fn summary(found: &Found) -> Vec<(u32, String, Option<u32>, &str)> {
+    fn summary(found: &Found) -> Vec<(u32, String, Option<u32>, String)> {
         let pci = |device: &Device| device.identity.pci.map(|pci| pci.to_string()).unwrap_or_default();
-        let sick = |device| match device {
-            &Device { health: Health::Sick(ref why), .. } => why.as_str(),
-            _ => "",
+        let sick = |device: &Device| match &device.health {
+            Health::Sick(why) => why.clone(),
+            Health::Sound => String::new(),
         };
         found.devices.iter().map(|device| (device.index, pci(device), device.minor, sick(device))).collect()
     }
@@ -222,9 +222,9 @@ mod tests {
         assert_eq!(
             summary(&found),
             [
-                (0, "0000:01:00.0".to_owned(), Some(1), ""),
-                (1, "0000:c1:00.0".to_owned(), Some(0), ""),
-                (2, "0001:00:00.0".to_owned(), Some(2), ""),
+                (0, "0000:01:00.0".to_owned(), Some(1), String::new()),
+                (1, "0000:c1:00.0".to_owned(), Some(0), String::new()),
+                (2, "0001:00:00.0".to_owned(), Some(2), String::new()),
             ]
         );
         assert_eq!(found.devices[1].nodes, [host.dev("nvidia0")]);

@@ -112,6 +112,7 @@ fn what_clap_refuses_is_one_line_of_ours() {
         ("-v", "`-v` comes too early: AMOUNT or a command is the first word"),
         ("-- 2", "`--` comes too early: AMOUNT or a command is the first word"),
         ("help nothing", "`nothing` is not a command; see `gpu-coord --help`"),
+        ("help discover", "`discover` is not a command; see `gpu-coord --help`"),
 
         ("2 --enable-coordinatoin", "`--enable-coordinatoin` is not an option of `gpu-coord AMOUNT`; did you mean `--enable-coordination`?"),
         ("2 --enable", "`--enable` is not an option of `gpu-coord AMOUNT`; did you mean `--enable-coordination-mode`?"),
@@ -160,7 +161,7 @@ fn what_clap_refuses_is_one_line_of_ours() {
 fn words_that_are_not_utf_8_are_refused_or_taken_as_bytes() {
     let word = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let (two, odd) = (word(b"2"), word(b"\xff"));
-    refuses(&[odd.clone()], &[], "AMOUNT cannot be `\u{fffd}`: it takes a whole number of units");
+    refuses(std::slice::from_ref(&odd), &[], "AMOUNT cannot be `\u{fffd}`: it takes a whole number of units");
     refuses(
         &[two.clone(), word(b"--\xff")],
         &[],
@@ -458,6 +459,11 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
     (reader, writer)
 }
 
+#[expect(clippy::explicit_write, reason = "what eprintln! prints is shown only if the test fails")]
+fn skipped(reason: &str) {
+    writeln!(std::io::stderr(), "SKIPPED: {reason}").unwrap();
+}
+
 /// A copy of the program that root owns and nobody runs.
 struct Installed {
     directory: TempDir,
@@ -469,7 +475,7 @@ impl Installed {
     /// None, said aloud, where it cannot be made.
     fn with_set_user_id() -> Option<Installed> {
         if !nix::unistd::geteuid().is_root() {
-            eprintln!("SKIPPED: a set-user-ID program can be made by root alone");
+            skipped("a set-user-ID program can be made by root alone");
             return None;
         }
         let directory = TempDir::new().unwrap();
@@ -481,10 +487,7 @@ impl Installed {
         install.args(["-m", "4755", PROGRAM]).arg(installed.executable());
         assert_eq!(ended(install), (0, String::new(), String::new()));
         if !installed.raises() {
-            eprintln!(
-                "SKIPPED: the file system of {} has no set-user-ID",
-                installed.directory.path().display()
-            );
+            skipped("the kernel heeds no set-user-ID here");
             return None;
         }
         Some(installed)

@@ -1,7 +1,10 @@
 //! The program as its users run it: the real executable, real files, real processes.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails, and says where")]
 
+mod command_line;
 mod coordination;
+mod docs;
 mod executable;
 mod files;
+mod inventory;
 mod sandbox;

@@ -22,6 +22,9 @@ const QUERY: [&str; 2] =
     ["--query-gpu=index,uuid,pci.bus_id,name,memory.total", "--format=csv,noheader,nounits"];
 /// Where a driver's root has the tool, and its library.
 const TOOL_DIRECTORIES: [&str; 3] = ["usr/bin", "bin", "usr/local/bin"];
+/// What makes the driver's first answer quick.
+const PERSISTENCE: &str = "without persistence mode the driver starts every GPU anew for each caller: \
+                           turn it on (`nvidia-smi -pm 1`, or nvidia-persistenced)";
 const LIBRARY: &str = "libnvidia-ml.so.1";
 const LIBRARY_DIRECTORIES: [&str; 5] =
     ["usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "lib64", "usr/lib"];
@@ -29,7 +32,7 @@ const LIBRARY_DIRECTORIES: [&str; 5] =
 pub(super) fn read(host: &Host, settings: &Settings, limit: Duration) -> Answer {
     let mut command = command(settings)?;
     let output = child::run(command.args(QUERY), limit)
-        .map_err(|failure| Silence::of_child(failure, limit, format!("no {TOOL} in PATH")))?;
+        .map_err(|failure| Silence::of_child(failure, limit, format!("no {TOOL} in PATH"), PERSISTENCE))?;
     let mut found = status::judge(&output)?;
     join(&mut found.devices, &procfs::minors(host), host);
     Ok(found)

@@ -1,0 +1,88 @@
+//! The parsers of single values. An error says what is taken, since the message around it says what is not.
+
+use std::time::Duration;
+
+/// Digits only: a sign, a fraction or a blank is refused. More digits than a `u128` has are as many units
+/// as it can say, which is more than any host has.
+pub(super) fn amount(text: &str) -> Result<u128, String> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("it takes a whole number of units".to_owned());
+    }
+    Ok(text.parse().unwrap_or(u128::MAX))
+}
+
+/// More than 0 and at most a day.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("it takes seconds, more than 0 and at most 86400".to_owned()),
+    }
+}
+
+/// The pids that a Linux kernel can give: its limit is 2^22.
+pub(super) fn pid(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(pid) if (1..4_194_304).contains(&pid) && !text.starts_with('+') => Ok(pid),
+        _ => Err("it takes the pid of a process, from 1 to 4194303".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn amounts() {
+        for (text, expected) in [
+            ("0",    Some(0)),
+            ("2",    Some(2)),
+            ("007",  Some(7)),
+            ("99999999999999999999", Some(99_999_999_999_999_999_999)),
+            ("999999999999999999999999999999999999999999", Some(u128::MAX)),
+            ("",     None),
+            ("+1",   None),
+            ("-1",   None),
+            ("1.5",  None),
+            (" 1",   None),
+            ("1_0",  None),
+        ] {
+            assert_eq!(amount(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn spans() {
+        for (text, expected) in [
+            ("8",      Some(8_000)),
+            ("0.25",   Some(250)),
+            ("86400",  Some(86_400_000)),
+            ("86401",  None),
+            ("0",      None),
+            ("-1",     None),
+            ("inf",    None),
+            ("NaN",    None),
+            ("",       None),
+            ("8s",     None),
+        ] {
+            assert_eq!(seconds(text).ok(), expected.map(Duration::from_millis), "{text}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn pids() {
+        for (text, expected) in [
+            ("1",       Some(1)),
+            ("4194303", Some(4_194_303)),
+            ("4194304", None),
+            ("0",       None),
+            ("-1",      None),
+            ("+1",      None),
+            ("self",    None),
+        ] {
+            assert_eq!(pid(text).ok(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What a process runs: the words and the environment that it was started with.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::Host;
+
+/// How much of a command line a message can bear.
+const COMMAND_LENGTH: usize = 60;
+
+impl Host {
+    /// What a message can call the process: printable ASCII, cut short.
+    pub(crate) fn command_line(&self, pid: u32) -> Option<String> {
+        let words = self.arguments(pid).unwrap_or_default();
+        let line = words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&b' ');
+        if !line.trim_ascii().is_empty() {
+            return Some(printable(line.trim_ascii()));
+        }
+        // A zombie and a kernel thread have no command line.
+        let name = fs::read(self.proc(format!("{pid}/comm"))).ok()?;
+        Some(printable(name.trim_ascii_end()))
+    }
+
+    /// The words of its command line.
+    pub(crate) fn arguments(&self, pid: u32) -> Option<Vec<OsString>> {
+        let words = fs::read(self.proc(format!("{pid}/cmdline"))).ok()?;
+        let words = words.strip_suffix(b"\0").unwrap_or(&words).split(|byte| *byte == 0);
+        Some(words.map(|word| OsStr::from_bytes(word).to_owned()).collect())
+    }
+
+    /// The file that it runs, if we may know.
+    pub(crate) fn executable(&self, pid: u32) -> Option<PathBuf> {
+        fs::read_link(self.proc(format!("{pid}/exe"))).ok()
+    }
+
+    /// The environment that the process was started with.
+    pub(crate) fn environment(&self, pid: u32) -> io::Result<Vec<(OsString, OsString)>> {
+        let block = fs::read(self.proc(format!("{pid}/environ")))?;
+        Ok(block.split(|byte| *byte == 0).filter_map(variable).collect())
+    }
+}
+
+fn variable(entry: &[u8]) -> Option<(OsString, OsString)> {
+    let equals = entry.iter().position(|byte| *byte == b'=')?;
+    let text = |bytes| OsStr::from_bytes(bytes).to_owned();
+    Some((text(&entry[..equals]), text(&entry[equals + 1..])))
+}
+
+/// A process chooses its own name: no control character of it reaches a terminal or a log.
+fn printable(text: &[u8]) -> String {
+    let escaped = text.escape_ascii().to_string();
+    if escaped.len() <= COMMAND_LENGTH {
+        return escaped;
+    }
+    format!("{}...", &escaped[..COMMAND_LENGTH - 3])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::fixture::{Running, Tree};
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_command_line_is_fit_for_a_message() {
+        for (case, words, printed) in [
+            ("words",             &b"java\0-Xmx1g\0Main\0"[..],  "java -Xmx1g Main"),
+            ("control characters", b"a\x1b[2J\nb\0c\xff\0",     r"a\x1b[2J\nb c\xff"),
+            ("none: a zombie",     b"",                         "Uxm queue"),
+            ("blanks only",        b"\0\0\0",                   "Uxm queue"),
+            ("rewritten in place", b"sshd: root@pts/0",         "sshd: root@pts/0"),
+        ] {
+            let tree = Tree::new().alive(7, 1).file("proc/7/cmdline", words).file("proc/7/comm", "Uxm queue\n");
+            assert_eq!(tree.host().command_line(7).as_deref(), Some(printed), "{case}");
+        }
+        let long = Tree::new().file("proc/7/cmdline", [0x1b; 4096]).host().command_line(7).unwrap();
+        assert_eq!((long.len(), long.ends_with("...")), (60, true));
+        assert_eq!(Tree::new().host().command_line(7), None);
+    }
+
+    #[test]
+    fn an_environment_keeps_what_is_no_text() {
+        let tree = Tree::new().file("proc/7/environ", b"A=1\0EMPTY=\0junk\0B=x=\xff\0");
+        let found = tree.host().environment(7).unwrap();
+        let name = |text: &[u8]| OsStr::from_bytes(text).to_owned();
+        let expected = [("A", &b"1"[..]), ("EMPTY", b""), ("B", b"x=\xff")];
+        assert_eq!(found, expected.map(|(key, value)| (key.into(), name(value))));
+        assert!(tree.host().environment(8).is_err());
+    }
+
+    #[test]
+    fn a_real_zombie_has_a_name_left() {
+        let zombie = Running::start("true", &[]).becomes_a_zombie();
+        assert_eq!(Host::new(Path::new("/")).command_line(zombie.pid()).as_deref(), Some("true"));
+    }
+}
