@@ -51,7 +51,7 @@ impl Context<'_> {
         let settings = Settings {
             source: options.source.clone(),
             driver_root: options.driver_root.clone(),
-            search_path: self.surroundings.search_path().map(Into::into),
+            search_path: self.surroundings.search_path(),
         };
         inventory::read(&self.host, &settings, self.deadline, notes)
     }
