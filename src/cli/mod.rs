@@ -3,7 +3,7 @@
 //! * `arguments`: the words before clap reads them. `options` and `values`: what clap reads. `message`: what
 //!   it refuses. `parse`: all of that in order.
 //! * `environment`: the one reader of the environment. `variables`: the options that it sets.
-//! * `output`: the answer on stdout. `report`: everything on stderr.
+//! * `watchdog`: the end of a run that hangs. `output`: the answer on stdout. `report`: everything on stderr.
 //!
 //! Not here: what a command does (`commands`).
 
@@ -17,6 +17,7 @@ mod parse;
 mod report;
 mod values;
 mod variables;
+pub(crate) mod watchdog;
 
 use std::time::Duration;
 

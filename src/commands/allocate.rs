@@ -4,10 +4,10 @@ use nix::sys::signal::{SigSet, Signal};
 
 use super::{Context, answer};
 use crate::assignment::{Assignment, Grant, Owner, Standing};
-use crate::cli::{Allocation, DEFAULT_COORDINATION_FILE};
+use crate::cli::Allocation;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
-use crate::coordination::{place, settle};
+use crate::coordination::settle;
 use crate::device::{Health, Identity, Inventory, Unit};
 use crate::error::Error;
 use crate::host::liveness::Liveness;
@@ -99,14 +99,16 @@ impl Request<'_> {
 
     fn coordinate(&self, context: &Context<'_>, owner: &Owner, notes: &mut Notes) -> Result<(), Error> {
         let path = &self.options.file.coordination_file;
-        if path.as_os_str() == DEFAULT_COORDINATION_FILE {
-            place::check_default(&context.host, path, notes)?;
-        }
+        let _guard = context.guard(path);
+        context.check_place(path, notes)?;
         let mut ledger = Ledger::open(&context.host, path, owner.uid, context.deadline)?;
         let (units, mut change) = self.decide(context, &ledger, notes)?;
         let answer = self.answer(&units)?;
         change.granted = self.assignments(context, owner, &units);
         owner::recheck(&context.host, owner)?;
+        if context.deadline.has_passed() {
+            return Err(context.deadline.error("all that comes before the record is written"));
+        }
         block_signals();
         ledger.commit(&change)?;
         // Under the lock still: what was not handed over is not recorded when the next caller reads.

@@ -2,9 +2,9 @@
 
 use super::Context;
 use crate::assignment::{Assignment, Record, Standing};
-use crate::cli::{DEFAULT_COORDINATION_FILE, DeallocateAll};
+use crate::cli::DeallocateAll;
 use crate::coordination::ledger::Ledger;
-use crate::coordination::{place, settle};
+use crate::coordination::settle;
 use crate::device::Identity;
 use crate::error::Error;
 use crate::host::Host;
@@ -17,9 +17,8 @@ pub(super) fn run(context: &Context<'_>, options: &DeallocateAll, notes: &mut No
     let service = &context.surroundings.service;
     let found = owner::find(&context.host, Form::DeallocateAll, options.owner.owner, service, notes)?;
     let path = &options.file.coordination_file;
-    if path.as_os_str() == DEFAULT_COORDINATION_FILE {
-        place::check_default(&context.host, path, notes)?;
-    }
+    let _guard = context.guard(path);
+    context.check_place(path, notes)?;
     let uid = match &found {
         Found::Owner(owner) => owner.uid,
         Found::Gone(_) | Found::Invocation(_) => None,

@@ -10,7 +10,11 @@ mod json;
 mod status;
 mod table;
 
-use crate::cli::{Command, SourceOptions, Stdout, Surroundings};
+use std::path::Path;
+
+use crate::cli::watchdog::{self, Guard};
+use crate::cli::{Command, DEFAULT_COORDINATION_FILE, SourceOptions, Stdout, Surroundings};
+use crate::coordination::place;
 use crate::device::Inventory;
 use crate::error::Error;
 use crate::host::Host;
@@ -47,6 +51,18 @@ pub(crate) fn run(
 }
 
 impl Context<'_> {
+    /// Bounds what follows where the coordination file lies on a file system that can hang.
+    fn guard(&self, path: &Path) -> Option<Guard> {
+        let what = || format!("the file system of {}, which does not answer", path.display());
+        place::may_hang(&self.host, path).then(|| watchdog::guard(self.deadline, what()))
+    }
+
+    /// Whether what is written at `path` coordinates with anything; asked of the default path alone, since
+    /// a path that somebody chose is theirs to answer for.
+    fn check_place(&self, path: &Path, notes: &mut Notes) -> Result<(), Error> {
+        if path == Path::new(DEFAULT_COORDINATION_FILE) { place::check(&self.host, path, notes) } else { Ok(()) }
+    }
+
     fn inventory(&self, options: &SourceOptions, notes: &mut Notes) -> Result<Inventory, Error> {
         let settings = Settings {
             source: options.source.clone(),

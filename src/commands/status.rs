@@ -8,9 +8,8 @@ use serde_json::{Map, Value, json};
 use super::table::table;
 use super::{Context, json};
 use crate::assignment::{Record, Standing};
-use crate::cli::{DEFAULT_COORDINATION_FILE, Status};
+use crate::cli::Status;
 use crate::coordination::ledger::Snapshot;
-use crate::coordination::place;
 use crate::device::{Health, Inventory};
 use crate::error::Error;
 use crate::host::Host;
@@ -21,9 +20,8 @@ use crate::policy::{self, Occupancy, Place, State};
 pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Result<(), Error> {
     let inventory = inventory(context, options, notes);
     let path = &options.file.coordination_file;
-    if path.as_os_str() == DEFAULT_COORDINATION_FILE {
-        place::check_default(&context.host, path, notes).unwrap_or_else(|error| notes.warn(error.to_string()));
-    }
+    let _guard = context.guard(path);
+    context.check_place(path, notes).unwrap_or_else(|error| notes.warn(error.to_string()));
     let snapshot = Snapshot::read(&context.host, path, context.deadline)?;
     let empty = Record::default();
     let record = snapshot.as_ref().map_or(&empty, |snapshot| &snapshot.record);

@@ -7,8 +7,16 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::notes::Notes;
 
-/// Looks at the default path, which is in `/var/tmp`; a path that somebody chose is theirs to answer for.
-pub(crate) fn check_default(host: &Host, path: &Path, notes: &mut Notes) -> Result<(), Error> {
+/// Whether the file may be served by another host or by a program, so that to look at it may hang. Told
+/// without looking.
+pub(crate) fn may_hang(host: &Host, path: &Path) -> bool {
+    let Ok(absolute) = std::path::absolute(path) else { return false };
+    let mount = host.mounts().and_then(|mounts| mounts.covering(&absolute));
+    mount.is_some_and(|mount| mount.is_network())
+}
+
+/// Refuses a path that only this systemd unit sees, and warns of one that only this container sees.
+pub(crate) fn check(host: &Host, path: &Path, notes: &mut Notes) -> Result<(), Error> {
     let Ok(directory) = directory(path).canonicalize() else { return Ok(()) };
     if host.is_private(&directory) {
         let problem = "is private to this systemd unit (PrivateTmp=, DynamicUser=), so that it coordinates with nothing \

@@ -138,7 +138,7 @@ fn parse(text: &str) -> Option<Information> {
     for (label, value) in text.lines().filter_map(|line| line.split_once(':')) {
         let value = value.trim();
         known |= match label.trim() {
-            "Model" => assign(&mut information.model, Some(value.to_owned())),
+            "Model" => assign(&mut information.model, Some(value.replace(char::is_control, "?"))),
             "GPU UUID" => assign(&mut information.uuid, device::uuid(value)),
             "Bus Location" => assign(&mut information.bus, value.parse().ok()),
             "Device Minor" => assign(&mut information.minor, value.parse().ok()),

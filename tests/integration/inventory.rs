@@ -48,10 +48,15 @@ impl Sandbox {
         self.root.path().join(relative)
     }
 
+    /// The fakes first, and what their scripts call after them.
+    fn search_path(&self) -> String {
+        format!("{}:/usr/bin:/bin", self.path("bin").display())
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpu-coord"));
         command.env_clear().current_dir(self.root.path());
-        command.env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display()));
+        command.env("PATH", self.search_path());
         command.args(["devices", "--root", "root"]);
         command
     }
@@ -167,13 +172,10 @@ fn a_tool_dies_with_its_caller() {
 #[test]
 fn a_caller_that_ignores_its_children_is_no_obstacle() {
     let sandbox = Sandbox::with_smi(&format!("echo '{ROW}'; exit 14"));
-    let program = env!("CARGO_BIN_EXE_gpu-coord");
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "trap '' CHLD; exec \"$0\" devices --root root", program]);
-    shell
-        .current_dir(sandbox.root.path())
-        .env("PATH", format!("{}:/usr/bin:/bin", sandbox.path("bin").display()));
-    assert_cmd::Command::from_std(shell).timeout(FOR_EVER).assert().success();
+    let mut env = Command::new("env");
+    env.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_gpu-coord"), "devices", "--root", "root"]);
+    env.current_dir(sandbox.root.path()).env("PATH", sandbox.search_path());
+    assert_cmd::Command::from_std(env).timeout(FOR_EVER).assert().success();
 }
 
 /// A process in state D, as the driver leaves it when it hangs in the kernel: the freezer of cgroup v1

@@ -7,5 +7,6 @@ mod coordination;
 mod docs;
 mod executable;
 mod files;
+mod hanging;
 mod inventory;
 mod sandbox;

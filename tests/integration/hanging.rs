@@ -1,0 +1,53 @@
+//! A coordination file on a file system whose server does not answer.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use crate::sandbox::{Process, Sandbox, is_root};
+
+/// A FUSE file system that nobody serves: whatever looks into it waits.
+struct Hanging<'a> {
+    point: &'a Path,
+    _server: File,
+}
+
+impl Hanging<'_> {
+    fn mount(point: &Path) -> Hanging<'_> {
+        let server = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", server.as_raw_fd());
+        mount(Some("server"), point, Some("fuse.hanging"), MsFlags::empty(), Some(options.as_str())).unwrap();
+        Hanging { point, _server: server }
+    }
+}
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        umount2(self.point, MntFlags::MNT_DETACH).unwrap();
+    }
+}
+
+#[test]
+fn the_wait_for_it_is_bounded() {
+    if !is_root("the_wait_for_it_is_bounded") {
+        return;
+    }
+    let (host, owner) = (Sandbox::with_gpus(1), Process::start());
+    let point = host.path().join("far");
+    fs::create_dir(&point).unwrap();
+    let _hanging = Hanging::mount(&point);
+    let path = point.join("coordination");
+    for line in ["allocate 1 --source simulated:1", "status --source simulated:1", "deallocateAll"] {
+        let mut command = assert_cmd::Command::new(crate::sandbox::PROGRAM);
+        command.env_clear().args(line.split(' ')).args(["--deadline", "0.2", "--coordination-file"]).arg(&path);
+        if !line.starts_with("status") {
+            command.args(["--owner", &owner.pid().to_string()]);
+        }
+        command.assert().code(3).stdout("").stderr(format!(
+            "gpu-coord: the deadline of 0.2 s passed while waiting for the file system of {}, which does not answer\n",
+            path.display()
+        ));
+    }
+}
