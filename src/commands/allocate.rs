@@ -52,7 +52,9 @@ fn find_owner(
     let found = owner::find(&context.host, form, options.owner.owner, &context.surroundings.service, notes)?;
     match found {
         Found::Owner(owner) => Ok(owner),
-        Found::Gone(_) | Found::Invocation(_) => Err(Error::Owner("no process holds what is given".to_owned())),
+        Found::Gone(_) | Found::Invocation(_) => {
+            Err(Error::Owner("no process holds what is given".to_owned()))
+        }
     }
 }
 

@@ -34,5 +34,8 @@ pub(super) fn line(
 
 fn lacks(inventory: &Inventory, device: &Device, what: &str) -> Error {
     let Device { index, .. } = device;
-    Error::Inventory(format!("device {index} has no {what} in source {}; print something else", inventory.source))
+    Error::Inventory(format!(
+        "device {index} has no {what} in source {}; print something else",
+        inventory.source
+    ))
 }

@@ -42,7 +42,8 @@ fn release(host: &Host, mut ledger: Ledger, found: &Found) -> Result<usize, Erro
     if released.is_empty() {
         return Ok(0);
     }
-    let mut change = settle::settle(record, false, standing, |pid| owner::of(host, pid), |_| Identity::default());
+    let mut change =
+        settle::settle(record, false, standing, |pid| owner::of(host, pid), |_| Identity::default());
     change.stale.retain(|position| !released.contains(position));
     change.settled.retain(|(position, _)| !released.contains(position));
     change.released = released;
@@ -68,7 +69,6 @@ fn of(host: &Host, record: &Record, found: &Found, standing: &dyn Fn(usize) -> S
 
 /// The pid is one of this pid namespace.
 fn is_of(host: &Host, assignment: &Assignment, pid: u32) -> bool {
-    let is_from_here =
-        assignment.is_the_scripts() || assignment.owner.pid_namespace == host.pid_namespace();
+    let is_from_here = assignment.is_the_scripts() || assignment.owner.pid_namespace == host.pid_namespace();
     assignment.owner.pid == pid && is_from_here
 }

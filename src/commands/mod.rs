@@ -60,7 +60,11 @@ impl Context<'_> {
     /// Whether what is written at `path` coordinates with anything; asked of the default path alone, since
     /// a path that somebody chose is theirs to answer for.
     fn check_place(&self, path: &Path, notes: &mut Notes) -> Result<(), Error> {
-        if path == Path::new(DEFAULT_COORDINATION_FILE) { place::check(&self.host, path, notes) } else { Ok(()) }
+        if path == Path::new(DEFAULT_COORDINATION_FILE) {
+            place::check(&self.host, path, notes)
+        } else {
+            Ok(())
+        }
     }
 
     fn inventory(&self, options: &SourceOptions, notes: &mut Notes) -> Result<Inventory, Error> {

@@ -32,7 +32,13 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
         Some(liveness) => liveness.standing(&record.assignments[position], occupancy.is_here[position]),
         None => Standing::Dead, // no file, no assignment: never asked
     };
-    let view = View { host: &context.host, inventory: &inventory, record, occupancy: &occupancy, standing: &standing };
+    let view = View {
+        host: &context.host,
+        inventory: &inventory,
+        record,
+        occupancy: &occupancy,
+        standing: &standing,
+    };
     let text = if options.json { view.as_json(path, notes) } else { view.as_table() };
     context.stdout.write(&text, context.deadline)
 }
@@ -49,13 +55,18 @@ fn doubts(snapshot: Option<&Snapshot>, record: &Record, path: &Path, notes: &mut
     let Some(snapshot) = snapshot else { return };
     let path = path.display();
     if !snapshot.is_consistent {
-        notes.warn(format!("{path}: read without its lock, which a writer keeps; what is shown may be of two moments"));
+        notes.warn(format!(
+            "{path}: read without its lock, which a writer keeps; what is shown may be of two moments"
+        ));
     }
     if let Some(doubts) = &snapshot.doubts {
         notes.warn(format!("{path}: {doubts}"));
     }
     for line in &record.withheld {
-        notes.warn(format!("{path}:{}: {}, so that index {} is withheld", line.line, line.problem, line.index));
+        notes.warn(format!(
+            "{path}:{}: {}, so that index {} is withheld",
+            line.line, line.problem, line.index
+        ));
     }
 }
 
@@ -92,11 +103,12 @@ impl View<'_> {
         let devices = self.inventory.devices.iter().enumerate();
         let devices: Vec<Value> = devices.map(|(at, device)| json::device(device, units(at))).collect();
         let elsewhere = self.elsewhere().into_iter();
-        let elsewhere = elsewhere
-            .map(|at| json::elsewhere(self.host, &self.record.assignments[at], (self.standing)(at)));
+        let elsewhere =
+            elsewhere.map(|at| json::elsewhere(self.host, &self.record.assignments[at], (self.standing)(at)));
         let waiters = self.record.waiters.iter();
-        let waiters = waiters
-            .map(|waiter| json!({ "pid": waiter.owner.pid, "amount": waiter.amount, "ticket": waiter.ticket }));
+        let waiters = waiters.map(
+            |waiter| json!({ "pid": waiter.owner.pid, "amount": waiter.amount, "ticket": waiter.ticket }),
+        );
         let mut fields = Map::new();
         fields.insert("coordination_file".to_owned(), json!(path.to_string_lossy()));
         fields.insert("source".to_owned(), json!(self.inventory.source));
@@ -107,8 +119,7 @@ impl View<'_> {
     }
 
     fn unit(&self, place: &Place<'_>) -> Value {
-        let owner =
-            |at: &usize| json::owner(self.host, &self.record.assignments[*at], (self.standing)(*at));
+        let owner = |at: &usize| json::owner(self.host, &self.record.assignments[*at], (self.standing)(*at));
         let owners: Vec<Value> = self.holders(place).iter().map(owner).collect();
         json!({
             "slot": place.unit.slot,

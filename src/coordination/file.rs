@@ -115,7 +115,9 @@ fn unsafe_to_write(path: &Path, found: &Metadata, owner: Option<u32>) -> Result<
         ));
     }
     if uid != 0 && found.mode() & WORLD_WRITABLE != 0 {
-        return Err(format!("belongs to uid {uid} and everybody may write to it; take that right away (chmod o-w)"));
+        return Err(format!(
+            "belongs to uid {uid} and everybody may write to it; take that right away (chmod o-w)"
+        ));
     }
     Ok(())
 }
@@ -147,7 +149,9 @@ fn not_made(path: &Path, error: io::Error) -> Error {
     let problem = match error.kind() {
         ErrorKind::NotFound => format!("there is no directory {directory}; make it, or name another file"),
         ErrorKind::NotADirectory => format!("{directory} is no directory; name another file"),
-        ErrorKind::PermissionDenied => format!("uid {} may not make files in {directory}; name another file", geteuid()),
+        ErrorKind::PermissionDenied => {
+            format!("uid {} may not make files in {directory}; name another file", geteuid())
+        }
         _ => return Error::io("make", path)(error),
     };
     Error::File { path: path.to_owned(), problem }

@@ -16,6 +16,7 @@
 
 use std::fmt::Write as _;
 
+use super::escape::{escape, unescape};
 use crate::assignment::{Assignment, Drained, Grant, Owner, Waiter};
 use crate::device::Identity;
 
@@ -161,7 +162,8 @@ fn drained_keys(index: u32, keys: &[u8]) -> Result<Drained, String> {
 fn pid_and_keys(rest: &[u8]) -> Result<(u32, &str), String> {
     let rest = ascii(rest.strip_prefix(b" ").ok_or("has no blank before the pid")?)?;
     let (pid, keys) = rest.split_once('\t').unwrap_or((rest, ""));
-    let parsed: u32 = number(pid).map_err(|_| format!("has `{}` where a pid should be", printable(pid.as_bytes())))?;
+    let parsed: u32 =
+        number(pid).map_err(|_| format!("has `{}` where a pid should be", printable(pid.as_bytes())))?;
     if parsed == 0 || parsed >= PID_LIMIT {
         return Err(format!("has {parsed} where a pid should be"));
     }
@@ -180,9 +182,13 @@ fn pairs(keys: &str) -> Result<Vec<(&str, &str)>, String> {
     let mut pairs = Vec::with_capacity(12);
     for pair in keys.split(';').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
-            Some((_, value)) if value.contains([' ', '\t']) => return Err("has a blank among its keys".to_owned()),
+            Some((_, value)) if value.contains([' ', '\t']) => {
+                return Err("has a blank among its keys".to_owned());
+            }
             Some(("v", VERSION)) => {}
-            Some(("v", version)) => return Err(format!("is of format version {version}, which this program does not know")),
+            Some(("v", version)) => {
+                return Err(format!("is of format version {version}, which this program does not know"));
+            }
             Some((key, value)) => pairs.push((key, value)),
             None => return Err(format!("has `{pair}` where key=value should be")),
         }
@@ -225,7 +231,10 @@ fn grants(line: &[u8]) -> Vec<u64> {
 /// Digits only: `parse` alone would take a sign.
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_digits.then(|| text.parse().ok()).flatten().ok_or_else(|| format!("has `{text}` where a number should be"))
+    is_digits
+        .then(|| text.parse().ok())
+        .flatten()
+        .ok_or_else(|| format!("has `{text}` where a number should be"))
 }
 
 fn hex64(text: &str) -> Result<u64, String> {
@@ -274,39 +283,6 @@ pub(crate) fn print(assignment: &Assignment) -> String {
         line.push_str(unknown);
     }
     line
-}
-
-/// Every byte that the format gives a meaning, or that is not printable ASCII, as `%XX`.
-fn escape(value: &str) -> String {
-    let mut escaped = String::with_capacity(value.len());
-    for byte in value.bytes() {
-        if byte.is_ascii_graphic() && !matches!(byte, b'%' | b';') {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}"); // writing to a String cannot fail
-        }
-    }
-    escaped
-}
-
-/// The opposite of [`escape`]. A `%` that no two hexadecimal digits follow stands for itself.
-fn unescape(value: &str) -> String {
-    if !value.contains('%') {
-        return value.to_owned();
-    }
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let escaped = (*first == b'%').then(|| tail.first_chunk::<2>().and_then(hex8)).flatten();
-        bytes.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() { &tail[2..] } else { tail };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn hex8(digits: &[u8; 2]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    u8::try_from(digit(digits[0])? * 16 + digit(digits[1])?).ok()
 }
 
 #[cfg(test)]
@@ -412,7 +388,8 @@ mod tests {
 
     #[test]
     fn a_waiter_and_a_drained_unit() {
-        let Ok(Line::Waiter(waiter)) = parse(b"? 12\tv=1;start=5;boot=-;pidns=7;uid=0;amount=2;ticket=9") else {
+        let Ok(Line::Waiter(waiter)) = parse(b"? 12\tv=1;start=5;boot=-;pidns=7;uid=0;amount=2;ticket=9")
+        else {
             panic!("not a waiter");
         };
         assert_eq!((waiter.owner.pid, waiter.owner.start, waiter.amount, waiter.ticket), (12, Some(5), 2, 9));

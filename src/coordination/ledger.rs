@@ -63,9 +63,15 @@ pub(crate) struct Snapshot {
 impl Ledger {
     /// Makes the file if there is none, waits for its lock and reads the record. `owner`: the uid of the process
     /// that is to hold units.
-    pub(crate) fn open(host: &Host, path: &Path, owner: Option<u32>, deadline: Deadline) -> Result<Ledger, Error> {
+    pub(crate) fn open(
+        host: &Host,
+        path: &Path,
+        owner: Option<u32>,
+        deadline: Deadline,
+    ) -> Result<Ledger, Error> {
         let open = || file::open_or_create(path, Access::Write { owner }).map(Some);
-        let missing = || Error::File { path: path.to_owned(), problem: "is removed again and again".to_owned() };
+        let missing =
+            || Error::File { path: path.to_owned(), problem: "is removed again and again".to_owned() };
         Ledger::open_with(host, path, open, deadline)?.ok_or_else(missing)
     }
 
@@ -90,7 +96,8 @@ impl Ledger {
             let Some(file) = lock::exclusive(host, path, &open, deadline)? else { return Ok(None) };
             let inode = file::metadata(&file, path)?.ino();
             let (text, facts) = read(host, &file, path)?;
-            let has_script_lines = text.record.assignments.iter().any(|assignment| assignment.is_the_scripts());
+            let has_script_lines =
+                text.record.assignments.iter().any(|assignment| assignment.is_the_scripts());
             // Once for each file: its time of birth may lie ahead of a clock that was set back.
             if has_script_lines && waited_for != Some(inode) && wait_out_the_script(&file, path, deadline)? {
                 waited_for = Some(inode);
@@ -221,7 +228,10 @@ fn heed(mut text: Text, path: &Path, is_outdated: bool) -> Result<Text, Error> {
         Some(malformed) => Err(Error::Malformed {
             path: path.to_owned(),
             line: malformed.line,
-            problem: format!("{}; correct the line, or delete it if no process holds its unit", malformed.problem),
+            problem: format!(
+                "{}; correct the line, or delete it if no process holds its unit",
+                malformed.problem
+            ),
         }),
     }
 }
@@ -233,7 +243,9 @@ fn wait_out_the_script(file: &File, path: &Path, deadline: Deadline) -> Result<b
     let Ok(made) = found.created().or_else(|_| found.modified()) else { return Ok(false) };
     // A file from the future is no younger than one that was made just now.
     let age = SystemTime::now().duration_since(made).unwrap_or_default();
-    let Some(wait) = SCRIPT_WRITES_FOR.checked_sub(age).filter(|wait| !wait.is_zero()) else { return Ok(false) };
+    let Some(wait) = SCRIPT_WRITES_FOR.checked_sub(age).filter(|wait| !wait.is_zero()) else {
+        return Ok(false);
+    };
     if wait > deadline.left() {
         return Err(deadline.error("Flink's script to finish writing the coordination file"));
     }

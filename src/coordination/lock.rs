@@ -88,7 +88,8 @@ fn take(file: &File, path: &Path, kind: Kind) -> Result<bool, Error> {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.raw_os_error() == Some(nix::libc::ENOLCK) => {
-                let problem = "its file system gives no locks (ENOLCK); name a file on a local disk".to_owned();
+                let problem =
+                    "its file system gives no locks (ENOLCK); name a file on a local disk".to_owned();
                 return Err(Error::File { path: path.to_owned(), problem });
             }
             // A file system without locks is refused: the lock is what this is for.

@@ -4,6 +4,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `format` | a line, from bytes to values and back (pure) |
+//! | `escape` | a value of a key (pure) |
 //! | `text` | the bytes of a file, read into a record (pure) |
 //! | `plan` | a change as crash-safe writes (pure) |
 //! | `file` | opening the file, or refusing it |
@@ -17,6 +18,7 @@ pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod settle;
 
+mod escape;
 mod file;
 mod format;
 mod lock;

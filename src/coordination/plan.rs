@@ -49,7 +49,8 @@ pub(crate) struct Plan {
 ///
 /// Lines of grants that were not finished are always freed, before a free line that marks them is reused.
 pub(crate) fn plan(text: &Text, change: &Change, is_outdated: bool) -> Plan {
-    let spans = |positions: &[usize]| positions.iter().map(|position| text.held[*position]).collect::<Vec<_>>();
+    let spans =
+        |positions: &[usize]| positions.iter().map(|position| text.held[*position]).collect::<Vec<_>>();
     let new = change.settled.iter().map(|(_, assignment)| assignment).chain(&change.granted);
     let mut placement = place(text, &new.map(format::print).collect::<Vec<_>>());
     let granted = placement.firsts.split_off(change.settled.len());
@@ -250,9 +251,11 @@ mod tests {
     /// A release is seen whole or not at all: the first `#` frees all lines of the grant.
     #[test]
     fn a_crash_at_any_byte_leaves_all_of_a_release_or_none() {
-        let held = [assignment(0, 1, Some((1, 2))), assignment(1, 9, Some((2, 1))), assignment(2, 1, Some((1, 2)))];
+        let held =
+            [assignment(0, 1, Some((1, 2))), assignment(1, 9, Some((2, 1))), assignment(2, 1, Some((1, 2)))];
         let before = record(&held);
-        let plan = plan(&Text::read(before.clone()), &Change { released: vec![0, 2], ..Change::default() }, false);
+        let plan =
+            plan(&Text::read(before.clone()), &Change { released: vec![0, 2], ..Change::default() }, false);
         for (step, state) in states(&before, &plan).iter().enumerate() {
             let expected = if step == 0 { vec![(0, 1), (1, 9), (2, 1)] } else { vec![(1, 9)] };
             assert_eq!(holders(state), expected, "byte {step}");
@@ -265,7 +268,8 @@ mod tests {
         let before = b"3 33\n4 44\n";
         let settled = vec![(0, assignment(3, 33, Some((8, 1)))), (1, assignment(4, 44, Some((9, 1))))];
         let granted = vec![assignment(5, 55, Some((10, 1)))];
-        let plan = plan(&Text::read(before.to_vec()), &Change { settled, granted, ..Change::default() }, false);
+        let plan =
+            plan(&Text::read(before.to_vec()), &Change { settled, granted, ..Change::default() }, false);
         let states = states(before, &plan);
         for (step, state) in states.iter().enumerate() {
             let held = holders(state);
@@ -281,7 +285,11 @@ mod tests {
     fn what_is_stale_is_cleared_first_and_its_space_is_not_reused_in_the_same_change() {
         let before = record(&[assignment(0, 1, Some((1, 1)))]);
         let granted = vec![assignment(0, 2, Some((2, 1)))];
-        let plan = plan(&Text::read(before.clone()), &Change { stale: vec![0], granted, ..Change::default() }, false);
+        let plan = plan(
+            &Text::read(before.clone()),
+            &Change { stale: vec![0], granted, ..Change::default() },
+            false,
+        );
         assert_eq!(plan.clear, [Write { at: 0, bytes: b"#".to_vec() }]);
         for (step, state) in states(&before, &plan).iter().enumerate().skip(1) {
             assert!(holders(state).iter().all(|holder| *holder == (0, 2)), "byte {step}");

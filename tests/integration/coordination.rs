@@ -127,7 +127,8 @@ fn a_line_of_the_script_with_a_living_owner_holds_and_is_written_anew() {
     let host = Sandbox::with_gpus(3).recorded(format!("1 {}\n", scripts.pid()));
     host.answers(&format!("2 --enable-coordination --owner {}", owner.pid()), "0,2\n");
     assert_eq!(host.holders(), [(0, owner.pid()), (1, scripts.pid()), (2, owner.pid())]);
-    let anew = host.text().lines().filter(|line| line.starts_with("1 ")).map(str::to_owned).collect::<Vec<_>>();
+    let anew =
+        host.text().lines().filter(|line| line.starts_with("1 ")).map(str::to_owned).collect::<Vec<_>>();
     assert!(anew.len() == 1 && anew[0].contains(";start="), "{anew:?}");
 }
 

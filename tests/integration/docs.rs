@@ -18,7 +18,8 @@ fn the_readme_has_every_exit_status_and_no_other() {
     let of_source: Vec<&str> = of_source.map(|(_, status)| status).collect();
     let table = README.split_once("## Exit statuses").unwrap().1.split_once("## ").unwrap().0;
     let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(' '));
-    let of_readme: Vec<&str> = rows.map(|(first, _)| first).filter(|first| first.parse::<u8>().is_ok()).collect();
+    let of_readme: Vec<&str> =
+        rows.map(|(first, _)| first).filter(|first| first.parse::<u8>().is_ok()).collect();
     assert_eq!(of_source, of_readme);
 }
 

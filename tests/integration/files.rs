@@ -44,9 +44,14 @@ fn a_missing_directory() {
     let run = |path: &str| {
         let mut command = assert_cmd::Command::new(crate::sandbox::PROGRAM);
         command.env_clear().current_dir(host.path()).args(["allocate", "1", "--source", "simulated:1"]);
-        command.args(["--owner", &owner.pid().to_string(), "--coordination-file", path]).assert().code(4).stdout("")
+        command
+            .args(["--owner", &owner.pid().to_string(), "--coordination-file", path])
+            .assert()
+            .code(4)
+            .stdout("")
     };
-    run("missing/file").stderr("gpu-coord: missing/file: there is no directory missing; make it, or name another file\n");
+    run("missing/file")
+        .stderr("gpu-coord: missing/file: there is no directory missing; make it, or name another file\n");
     fs::write(host.path().join("plain"), "").unwrap();
     run("plain/file").stderr("gpu-coord: cannot look at plain/file: Not a directory (os error 20)\n");
 }

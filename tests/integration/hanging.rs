@@ -41,7 +41,11 @@ fn the_wait_for_it_is_bounded() {
     let path = point.join("coordination");
     for line in ["allocate 1 --source simulated:1", "status --source simulated:1", "deallocateAll"] {
         let mut command = assert_cmd::Command::new(crate::sandbox::PROGRAM);
-        command.env_clear().args(line.split(' ')).args(["--deadline", "0.2", "--coordination-file"]).arg(&path);
+        command
+            .env_clear()
+            .args(line.split(' '))
+            .args(["--deadline", "0.2", "--coordination-file"])
+            .arg(&path);
         if !line.starts_with("status") {
             command.args(["--owner", &owner.pid().to_string()]);
         }

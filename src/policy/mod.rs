@@ -4,52 +4,16 @@
 //! A unit that nobody holds goes before one whose owner has died: the order of Flink's own script. What
 //! cannot be known is treated as held.
 
-use std::collections::{BTreeMap, HashMap};
+mod occupancy;
+
+use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::assignment::{Drained, Record, Standing, Withheld};
-use crate::device::{Health, Identity, Inventory, PciAddress, Relation, Unit};
+use crate::assignment::{Record, Standing};
+use crate::device::{Inventory, Unit};
 use crate::error::Error;
 
-/// A unit and what the record says of it.
-#[derive(Debug)]
-pub(crate) struct Place<'a> {
-    pub(crate) unit: Unit,
-    /// Positions in [`Record::assignments`]; several are no error.
-    pub(crate) holders: Vec<usize>,
-    pub(crate) withheld: Option<&'a Withheld>,
-    pub(crate) drained: Option<&'a Drained>,
-}
-
-/// What can be said of a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum State {
-    Free,
-    /// Every owner is dead.
-    Stale,
-    Held,
-    /// An owner may live where it cannot be seen.
-    Unknown,
-    /// A line of the coordination file names it and is no assignment.
-    Withheld,
-    Drained,
-    Sick,
-}
-
-impl State {
-    /// The word for it in a table and in JSON.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            State::Free => "free",
-            State::Stale => "stale",
-            State::Held => "held",
-            State::Unknown => "unknown",
-            State::Withheld => "withheld",
-            State::Drained => "drained",
-            State::Sick => "sick",
-        }
-    }
-}
+pub(crate) use occupancy::{Occupancy, Place, State, occupancy};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -60,132 +24,6 @@ pub(crate) struct Request<'a> {
     pub(crate) takes_over: bool,
     /// Positions of the devices that may be given, in the order of preference.
     pub(crate) devices: &'a [usize],
-}
-
-/// Every line of the record set against the units of the host.
-#[derive(Debug)]
-pub(crate) struct Occupancy<'a> {
-    /// In the order of [`Inventory::units`].
-    pub(crate) places: Vec<Place<'a>>,
-    /// Of each of the record's assignments, whether a name of it is a name of a device at hand, so that its
-    /// owner can be judged by this host's boot.
-    pub(crate) is_here: Vec<bool>,
-}
-
-pub(crate) fn occupancy<'a>(inventory: &Inventory, record: &'a Record) -> Occupancy<'a> {
-    let names = Names::of(inventory);
-    let mut places: Vec<Place<'a>> = inventory.units().map(Place::empty).collect();
-    let mut is_here = Vec::with_capacity(record.assignments.len());
-    for (position, assignment) in record.assignments.iter().enumerate() {
-        is_here.push(names.each(assignment.index, &assignment.identity, |device| {
-            for place in units_of(&mut places, device) {
-                if place.unit.slot.is_none() || assignment.slot.is_none() || place.unit.slot == assignment.slot {
-                    place.holders.push(position);
-                }
-            }
-        }));
-    }
-    for withheld in &record.withheld {
-        names.each(withheld.index, &Identity::default(), |device| {
-            units_of(&mut places, device).for_each(|place| place.withheld = Some(withheld));
-        });
-    }
-    for drained in &record.drained {
-        names.each(drained.index, &drained.identity, |device| {
-            units_of(&mut places, device).for_each(|place| place.drained = Some(drained));
-        });
-    }
-    Occupancy { places, is_here }
-}
-
-/// The places of one device: they lie side by side.
-fn units_of<'p, 'a>(places: &'p mut [Place<'a>], device: usize) -> impl Iterator<Item = &'p mut Place<'a>> {
-    let from = places.partition_point(|place| place.unit.device < device);
-    places[from..].iter_mut().take_while(move |place| place.unit.device == device)
-}
-
-impl Place<'_> {
-    fn empty(unit: Unit) -> Self {
-        Place { unit, holders: Vec::new(), withheld: None, drained: None }
-    }
-
-    /// `standing` is asked of the holders alone, and only if they decide.
-    pub(crate) fn state(&self, inventory: &Inventory, standing: &dyn Fn(usize) -> Standing) -> State {
-        let is_sick = inventory.devices[self.unit.device].health != Health::Sound;
-        let mut standings = self.holders.iter().map(|holder| standing(*holder));
-        match () {
-            () if self.withheld.is_some() => State::Withheld,
-            () if standings.clone().any(|standing| standing == Standing::Alive) => State::Held,
-            () if standings.any(|standing| standing != Standing::Dead) => State::Unknown,
-            () if is_sick => State::Sick,
-            () if self.drained.is_some() => State::Drained,
-            () if self.holders.is_empty() => State::Free,
-            () => State::Stale,
-        }
-    }
-}
-
-/// The devices by each of their names.
-struct Names<'a> {
-    inventory: &'a Inventory,
-    uuid: HashMap<&'a str, usize>,
-    pci: HashMap<PciAddress, usize>,
-    id: HashMap<&'a str, usize>,
-    index: HashMap<u32, usize>,
-}
-
-impl<'a> Names<'a> {
-    fn of(inventory: &'a Inventory) -> Names<'a> {
-        let devices = || inventory.devices.iter().enumerate();
-        Names {
-            inventory,
-            uuid: devices().filter_map(|(at, device)| Some((device.identity.uuid.as_deref()?, at))).collect(),
-            pci: devices().filter_map(|(at, device)| Some((device.identity.pci?, at))).collect(),
-            id: devices().filter_map(|(at, device)| Some((device.identity.id.as_deref()?, at))).collect(),
-            index: devices().map(|(at, device)| (device.index, at)).collect(),
-        }
-    }
-
-    /// Calls `found` with every device that a line of the record means, and tells whether by its name.
-    ///
-    /// Any equal name decides. Where none is equal, and every device has another name of a kind that was
-    /// recorded, the recorded device is not here. What can be neither matched nor excluded holds its index,
-    /// or, if that device is excluded, every device that is not.
-    fn each(&self, index: u32, identity: &Identity, found: impl FnMut(usize)) -> bool {
-        let by_uuid = identity.uuid.as_deref().and_then(|uuid| self.uuid.get(uuid)).copied();
-        let by_pci = identity.pci.and_then(|pci| self.pci.get(&pci)).copied();
-        let by_id = identity.id.as_deref().and_then(|id| self.id.get(id)).copied();
-        let mut matches: Vec<usize> = [by_uuid, by_pci, by_id].into_iter().flatten().collect();
-        let is_named = !matches.is_empty();
-        if !is_named {
-            matches = self.not_excluded(index, identity);
-        }
-        matches.sort_unstable();
-        matches.dedup();
-        matches.into_iter().for_each(found);
-        is_named
-    }
-
-    fn not_excluded(&self, index: u32, identity: &Identity) -> Vec<usize> {
-        if self.excludes_all(identity) {
-            return Vec::new();
-        }
-        let devices = &self.inventory.devices;
-        let may_be = |at: &usize| devices[*at].identity.relation(identity) == Relation::Unknown;
-        match self.index.get(&index) {
-            Some(at) if may_be(at) => vec![*at],
-            None if identity.is_empty() => Vec::new(), // an index of the script's that this host does not have
-            _ => (0..devices.len()).filter(may_be).collect(),
-        }
-    }
-
-    /// The common case, told without a look at every device.
-    fn excludes_all(&self, identity: &Identity) -> bool {
-        let all = self.inventory.devices.len();
-        (identity.uuid.is_some() && self.uuid.len() == all)
-            || (identity.pci.is_some() && self.pci.len() == all)
-            || (identity.id.is_some() && self.id.len() == all)
-    }
 }
 
 /// Chooses the units of a request, all or none.
@@ -199,9 +37,8 @@ pub(crate) fn grant(
     let eligible: Vec<&Place<'_>> = in_order(places, request.devices).collect();
     can_ever_be_given(request.amount, eligible.len())?;
     let amount = usize::try_from(request.amount).unwrap_or(usize::MAX);
-    let is_free = |place: &&&Place<'_>| {
-        place.holders.is_empty() && place.state(inventory, standing) == State::Free
-    };
+    let is_free =
+        |place: &&&Place<'_>| place.holders.is_empty() && place.state(inventory, standing) == State::Free;
     let mut given: Vec<Unit> = eligible.iter().filter(is_free).take(amount).map(|place| place.unit).collect();
     if given.len() < amount {
         let dead = eligible.iter().filter(|place| {
@@ -227,7 +64,10 @@ pub(crate) fn can_ever_be_given(amount: u128, of: usize) -> Result<(), Error> {
     if amount <= of as u128 {
         return Ok(());
     }
-    Err(Error::NotEnough(format!("{} asked for, and there are {of}: waiting cannot help; ask for fewer", units(amount))))
+    Err(Error::NotEnough(format!(
+        "{} asked for, and there are {of}: waiting cannot help; ask for fewer",
+        units(amount)
+    )))
 }
 
 fn may_be_taken(holders: &[usize], record: &Record, request: &Request<'_>) -> bool {
@@ -245,7 +85,8 @@ fn shortage(
     for place in eligible {
         *states.entry(place.state(inventory, standing)).or_default() += 1;
     }
-    let reasons: Vec<String> = states.iter().filter_map(|(state, count)| reason(*state, *count, request)).collect();
+    let reasons: Vec<String> =
+        states.iter().filter_map(|(state, count)| reason(*state, *count, request)).collect();
     let (asked, all) = (units(request.amount), eligible.len());
     Error::NotEnough(format!("{asked} asked for, {given} of {all} can be given: {}", reasons.join("; ")))
 }
@@ -279,13 +120,12 @@ pub(crate) fn units(count: impl fmt::Display + PartialEq<u128>) -> String {
     if count == 1 { "1 unit".to_owned() } else { format!("{count} units") }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    use crate::assignment::{Assignment, Doubt, Grant, Owner};
-    use crate::device::Device;
+    use crate::assignment::{Assignment, Doubt, Drained, Grant, Owner, Withheld};
+    use crate::device::{Device, Health, Identity};
 
     /// A host of devices `GPU-0`, `GPU-1`, ... of which each may be sick.
     fn host(sick: &[bool]) -> Inventory {
@@ -338,7 +178,12 @@ mod tests {
         }
     }
 
-    fn ask(inventory: &Inventory, record: &Record, amount: u128, takes_over: bool) -> Result<Vec<u32>, String> {
+    fn ask(
+        inventory: &Inventory,
+        record: &Record,
+        amount: u128,
+        takes_over: bool,
+    ) -> Result<Vec<u32>, String> {
         let devices: Vec<usize> = (0..inventory.devices.len()).collect();
         let request = Request { amount, takes_over, devices: &devices };
         let occupancy = occupancy(inventory, record);
@@ -382,7 +227,8 @@ mod tests {
         inventory.devices[1].identity = Identity::default();
         inventory.devices[2].identity = Identity::default();
         for (index, free) in [(1, vec![0, 2]), (0, vec![0]), (9, vec![0])] {
-            let record = Record { assignments: vec![assignment(index, name("GPU-9"), 1)], ..Record::default() };
+            let record =
+                Record { assignments: vec![assignment(index, name("GPU-9"), 1)], ..Record::default() };
             let amount = free.len() as u128;
             assert_eq!(ask(&inventory, &record, amount, true), Ok(free), "index {index}");
             assert!(ask(&inventory, &record, amount + 1, true).is_err(), "index {index}");
@@ -401,7 +247,8 @@ mod tests {
     #[test]
     fn what_is_not_given_is_named() {
         let withheld = Withheld { index: 2, line: 1, problem: String::new() };
-        let drained = Drained { index: 3, identity: name("GPU-3"), uid: None, since: None, reason: String::new() };
+        let drained =
+            Drained { index: 3, identity: name("GPU-3"), uid: None, since: None, reason: String::new() };
         let record = Record {
             assignments: vec![held(0, 1), held(1, 200), held(5, 100)],
             withheld: vec![withheld],
