@@ -174,9 +174,7 @@ impl View<'_> {
         let assignment = holder.map(|position| &self.record.assignments[position]);
         let is_alive = holder.is_some_and(|position| (self.standing)(position) == Standing::Alive);
         let command = assignment.filter(|_| is_alive).and_then(|held| self.host.command_line(held.owner.pid));
-        let since = assignment.and_then(|held| held.since).map(|since| {
-            humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(since)).to_string()
-        });
+        let since = assignment.and_then(|held| held.since).and_then(date);
         vec![
             index,
             model,
@@ -187,4 +185,11 @@ impl View<'_> {
             command.unwrap_or_default(),
         ]
     }
+}
+
+/// Seconds since the epoch as a date, up to the last that has four digits of a year; the rest is no date.
+fn date(seconds: u64) -> Option<String> {
+    const LAST: u64 = 253_402_300_799;
+    let time = (seconds <= LAST).then(|| UNIX_EPOCH + Duration::from_secs(seconds))?;
+    Some(humantime::format_rfc3339_seconds(time).to_string())
 }

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use nix::libc::{O_CLOEXEC, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK};
+use nix::libc::{EPERM, O_CLOEXEC, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK};
 use nix::unistd::geteuid;
 
 use crate::error::Error;
@@ -136,6 +136,12 @@ pub(crate) fn directory(path: &Path) -> &Path {
 }
 
 fn denied(path: &Path, error: io::Error) -> Error {
+    if error.raw_os_error() == Some(EPERM) {
+        let problem =
+            "may not be written to by anybody, being immutable or append-only; see lsattr and chattr"
+                .to_owned();
+        return Error::File { path: path.to_owned(), problem };
+    }
     let Ok(found) = fs::symlink_metadata(path) else { return Error::io("open", path)(error) };
     let (uid, mode, euid) = (found.uid(), found.mode() & 0o7777, geteuid());
     let problem = format!(

@@ -182,9 +182,7 @@ fn pairs(keys: &str) -> Result<Vec<(&str, &str)>, String> {
     let mut pairs = Vec::with_capacity(12);
     for pair in keys.split(';').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
-            Some((_, value)) if value.contains([' ', '\t']) => {
-                return Err("has a blank among its keys".to_owned());
-            }
+            _ if pair.contains([' ', '\t']) => return Err("has a blank among its keys".to_owned()),
             Some(("v", VERSION)) => {}
             Some(("v", version)) => {
                 return Err(format!("is of format version {version}, which this program does not know"));
@@ -357,6 +355,7 @@ mod tests {
             ("3 47\tpci=0",          3, "not a PCI address"),
             ("3 47\tword",           3, "`word` where key=value"),
             ("3 47\ta=b c",          3, "blank among its keys"),
+            ("3 47\ta b=c",          3, "blank among its keys"),
             ("3 47\ta=b\tcut-short", 3, "blank among its keys"),
             ("99999999999 1 2",      u32::MAX, "where a pid"),
             ("! 3\tuid=x",           3, "`x` where a number"),

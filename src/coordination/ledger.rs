@@ -170,10 +170,16 @@ impl Ledger {
         if growth.is_empty() {
             return Ok(());
         }
-        let grow = Error::io("grow", &self.path);
-        self.set_append(true).and_then(|()| (&self.file).write_all(growth)).map_err(grow)?;
-        self.set_append(false).map_err(Error::io("write to", &self.path))?;
         let grown = (self.text.bytes.len() + growth.len()) as u64;
+        if grown > LARGEST {
+            let problem = format!("would have {grown} bytes, and has at most {LARGEST}; ask for fewer units");
+            return Err(Error::File { path: self.path.clone(), problem });
+        }
+        let written = self.set_append(true).and_then(|()| (&self.file).write_all(growth));
+        // Also after a failure: with O_APPEND, pwrite(2) appends on Linux, wherever it is told to write.
+        let ended = self.set_append(false);
+        written.map_err(Error::io("grow", &self.path))?;
+        ended.map_err(Error::io("write to", &self.path))?;
         if file::metadata(&self.file, &self.path)?.len() == grown {
             return Ok(());
         }

@@ -297,6 +297,8 @@ fn a_stdout_that_takes_nothing_leaves_nothing_recorded() {
         let command = redirected(record.program(&["allocate", "2"]), redirection);
         assert_eq!(ended(command), (4, String::new(), format!("{cannot}{cause}\n")), "{redirection}");
         assert_eq!(record.held(), 0, "{redirection}");
+        // A full disk shows only when it is written to; the others are told before anything is recorded.
+        assert_eq!(record.path().exists(), redirection == ">/dev/full", "{redirection}");
 
         let help = redirected(program(&["--help"], &[]), redirection);
         assert_eq!(ended(help), (4, String::new(), format!("{cannot}{cause}\n")), "{redirection}");
