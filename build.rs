@@ -5,7 +5,6 @@
 //! binary of this package, built by a second cargo with no more than its own dependencies.
 
 #![expect(clippy::disallowed_methods, reason = "cargo tells a build script everything by its environment")]
-#![expect(clippy::print_stdout, reason = "and is told by its stdout")]
 
 use std::env;
 use std::error::Error;

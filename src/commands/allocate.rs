@@ -1,7 +1,5 @@
 //! `gpu-coord AMOUNT` and `gpu-coord allocate AMOUNT`.
 
-use nix::sys::signal::{SigSet, Signal};
-
 use super::{Context, answer};
 use crate::assignment::{Assignment, Grant, Owner, Standing};
 use crate::cli::Allocation;
@@ -111,7 +109,7 @@ impl Request<'_> {
         if context.deadline.has_passed() {
             return Err(context.deadline.error("all that comes before the record is written"));
         }
-        block_signals();
+        super::block_signals();
         ledger.commit(&change)?;
         // Under the lock still: what was not handed over is not recorded when the next caller reads.
         context.stdout.write(&answer, context.deadline).map_err(|error| ledger.undo(&change, error))
@@ -186,11 +184,4 @@ fn warn(occupancy: &Occupancy<'_>, path: &std::path::Path, notes: &mut Notes) {
             line.index
         ));
     }
-}
-
-/// From the commit on a signal must not part the record from the answer. They stay blocked to the end.
-fn block_signals() {
-    let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
-    // It fails only for a set that is not one.
-    let _ = signals.thread_block();
 }

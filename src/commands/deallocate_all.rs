@@ -47,6 +47,7 @@ fn release(host: &Host, mut ledger: Ledger, found: &Found) -> Result<usize, Erro
     change.stale.retain(|position| !released.contains(position));
     change.settled.retain(|(position, _)| !released.contains(position));
     change.released = released;
+    super::block_signals();
     ledger.commit(&change)?;
     Ok(change.released.len())
 }

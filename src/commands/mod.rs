@@ -13,6 +13,8 @@ mod table;
 use std::path::Path;
 
 use crate::cli::watchdog::{self, Guard};
+use nix::sys::signal::{SigSet, Signal};
+
 use crate::cli::{Command, DEFAULT_COORDINATION_FILE, SourceOptions, Stdout, Surroundings};
 use crate::coordination::place;
 use crate::device::Inventory;
@@ -75,4 +77,13 @@ impl Context<'_> {
         };
         inventory::read(&self.host, &settings, self.deadline, notes)
     }
+}
+
+/// From the commit on a signal must not part the record from the answer, and a write past `RLIMIT_FSIZE` is
+/// to fail as on a full disk. They stay blocked to the end.
+fn block_signals() {
+    let signals: SigSet =
+        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGXFSZ].into_iter().collect();
+    // It fails only for a set that is not one.
+    let _ = signals.thread_block();
 }

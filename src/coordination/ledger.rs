@@ -103,7 +103,7 @@ impl Ledger {
                 waited_for = Some(inode);
                 continue; // what was read may have been added to, and the file replaced
             }
-            let is_outdated = is_outdated(host, &facts);
+            let is_outdated = is_outdated(host, &facts, &text);
             let text = heed(text, path, is_outdated)?;
             let path = path.to_owned();
             return Ok(Some(Ledger { file, path, text, facts, is_outdated, undo: Vec::new() }));
@@ -125,7 +125,7 @@ impl Ledger {
         if let Err(error) = self.grow(&plan.growth) {
             return self.release_only(change, error);
         }
-        if let Err(error) = self.put(&plan.fill) {
+        if let Err(error) = self.put(&plan.fill).and_then(|()| self.check_name()) {
             return Err(self.undone(&plan.undo, change, error));
         }
         self.undo = plan.undo;
@@ -155,6 +155,15 @@ impl Ledger {
         }
         let released = Change { released: change.released.clone(), ..Change::default() };
         self.put(&plan::plan(&self.text, &released, false).fill)
+    }
+
+    /// Who replaces or removes the file while it is locked makes the others lock another one.
+    fn check_name(&self) -> Result<(), Error> {
+        if lock::is_named(&self.file, &self.path)? {
+            return Ok(());
+        }
+        let problem = "was replaced or removed while it was locked; find out by what, and try again".to_owned();
+        Err(Error::File { path: self.path.clone(), problem })
     }
 
     fn put(&self, writes: &[plan::Write]) -> Result<(), Error> {
@@ -199,7 +208,8 @@ impl Snapshot {
     pub(crate) fn read(host: &Host, path: &Path, deadline: Deadline) -> Result<Option<Snapshot>, Error> {
         let Some((file, is_consistent)) = lock::shared(path, deadline)? else { return Ok(None) };
         let (text, facts) = read(host, &file, path)?;
-        let text = heed(text, path, is_outdated(host, &facts))?;
+        let is_outdated = is_outdated(host, &facts, &text);
+        let text = heed(text, path, is_outdated)?;
         let doubts = file::doubts(path, &file::metadata(&file, path)?);
         Ok(Some(Snapshot { record: text.record, facts, is_consistent, doubts }))
     }
@@ -218,9 +228,11 @@ fn read(host: &Host, file: &File, path: &Path) -> Result<(Text, FileFacts), Erro
     Ok((Text::read(bytes), FileFacts::of(host, &resolved, changed)))
 }
 
-/// Whether the file was last changed before this boot, so that every owner in it is dead.
-fn is_outdated(host: &Host, facts: &FileFacts) -> bool {
-    facts.is_on_local_disk && host.boot_began().is_some_and(|began| facts.changed < began)
+/// Whether the file was last changed before this boot, so that every owner in it is dead. A file of another
+/// kind, named by mistake, is older than this boot as well.
+fn is_outdated(host: &Host, facts: &FileFacts, text: &Text) -> bool {
+    let is_old = facts.is_on_local_disk && host.boot_began().is_some_and(|began| facts.changed < began);
+    is_old && text.is_a_record()
 }
 
 /// Damage refuses the file, or withholds an index, unless it is of an earlier boot.

@@ -49,6 +49,9 @@ pub(crate) fn exclusive(
             return Ok(Some(file));
         }
         // Locked, but the path names another file by now, and others lock that one.
+        if deadline.has_passed() {
+            return Err(deadline.error(format!("{} to stay one file", path.display())));
+        }
     }
 }
 
@@ -63,8 +66,9 @@ pub(crate) fn shared(path: &Path, deadline: Deadline) -> Result<Option<(File, bo
             }
             thread::sleep(PAUSES.1);
         }
-        if is_named(&file, path)? {
-            return Ok(Some((file, true)));
+        let is_named = is_named(&file, path)?;
+        if is_named || patience.has_passed() {
+            return Ok(Some((file, is_named)));
         }
     }
 }

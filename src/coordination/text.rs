@@ -71,6 +71,13 @@ impl Text {
         text
     }
 
+    /// Whether what cannot be understood may be what a crash of the machine left of a record: blocks of NULs,
+    /// and lines that begin as they should.
+    pub(crate) fn is_a_record(&self) -> bool {
+        let is_ours = |span: &Span| matches!(self.bytes[span.at], b'\0' | b'!' | b'0'..=b'9');
+        !self.record.assignments.is_empty() || self.damaged.iter().all(is_ours)
+    }
+
     fn take(&mut self, number: usize, span: Span, line: Line, is_cut: bool) {
         match line {
             Line::Nothing => self.empty_line(span, is_cut),
@@ -170,6 +177,21 @@ mod tests {
         assert_eq!(text.record.assignments.len(), 1);
         assert_eq!((text.record.withheld[0].index, text.record.withheld[0].line), (1, 2));
         assert!(text.is_cut);
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_file_of_another_kind_is_no_record() {
+        for (text, is_a_record) in [
+            ("",                             true),
+            ("0 11\nx\n",                    true),
+            ("\0\0\0",                       true),
+            ("\0\0\0=7\n0 4\n# 12\n1",       true),
+            ("# comment\nssh 22/tcp\n",      false),
+            ("\0ELF\n\x7f",                  false),
+        ] {
+            assert_eq!(Text::read(text.into()).is_a_record(), is_a_record, "{text:?}");
+        }
     }
 
     #[test]
