@@ -1,5 +1,6 @@
 //! Devices and their identities, and the inventory of a host. Values only: nothing here reads a host.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -109,7 +110,7 @@ pub(crate) enum Health {
     Sick(String),
 }
 
-/// One GPU, or one other accelerator.
+/// One GPU, or one other accelerator. What the source does not tell is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Device {
     /// The position in the vendor tool's order at this moment: what Flink is told.
@@ -121,13 +122,62 @@ pub(crate) struct Device {
     pub(crate) minor: Option<u32>,
     pub(crate) nodes: Vec<PathBuf>,
     pub(crate) health: Health,
+    /// What it is divided into. `Some`, even of nothing: it is not offered whole.
+    pub(crate) instances: Option<Vec<Instance>>,
+    pub(crate) memory_used_mib: Option<u64>,
+    /// The processes that compute on it, by pids of the initial pid namespace.
+    pub(crate) processes: Option<Vec<Use>>,
+    /// The driver's word for who may use it: `Default`, `Exclusive_Process`, `Prohibited`.
+    pub(crate) compute_mode: Option<String>,
+    /// Errors of the memory that were not corrected, since the driver was loaded.
+    pub(crate) uncorrected_errors: Option<u64>,
 }
 
-/// What can be assigned: a whole device, or one slot of a shared one.
+/// A MIG instance: a part of a device that the hardware keeps apart from the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Instance {
+    pub(crate) uuid: Option<String>,
+    /// As NVIDIA names it: `1g.10gb`.
+    pub(crate) profile: Option<String>,
+    pub(crate) gpu_instance: Option<u32>,
+    pub(crate) compute_instance: Option<u32>,
+    pub(crate) memory_mib: Option<u64>,
+}
+
+/// A process that computes on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) pid: u32,
+    pub(crate) memory_mib: Option<u64>,
+}
+
+impl Device {
+    /// A sound device of which nothing else is known.
+    pub(crate) fn new(index: u32, identity: Identity) -> Device {
+        Device {
+            index,
+            identity,
+            name: None,
+            memory_mib: None,
+            minor: None,
+            nodes: Vec::new(),
+            health: Health::Sound,
+            instances: None,
+            memory_used_mib: None,
+            processes: None,
+            compute_mode: None,
+            uncorrected_errors: None,
+        }
+    }
+}
+
+/// What can be assigned: a whole device, an instance of one, or one slot of a shared one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// The position in [`Inventory::devices`].
     pub(crate) device: usize,
+    /// The position in [`Device::instances`].
+    pub(crate) instance: Option<usize>,
     pub(crate) slot: Option<u32>,
 }
 
@@ -137,12 +187,33 @@ pub(crate) struct Inventory {
     /// The source that answered, as `--source` names it.
     pub(crate) source: String,
     pub(crate) devices: Vec<Device>,
+    /// Whether the source would have told that a device is divided into instances.
+    pub(crate) tells_instances: bool,
 }
 
 impl Inventory {
     /// The units of the host in the order in which they are granted.
     pub(crate) fn units(&self) -> impl Iterator<Item = Unit> + '_ {
-        (0..self.devices.len()).map(|device| Unit { device, slot: None })
+        self.devices.iter().enumerate().flat_map(|(device, described)| {
+            let (whole, parts) = match &described.instances {
+                None => (Some(None), 0),
+                Some(instances) => (None, instances.len()),
+            };
+            let of_device = whole.into_iter().chain((0..parts).map(Some));
+            of_device.map(move |instance| Unit { device, instance, slot: None })
+        })
+    }
+
+    /// What names a unit. An instance has a UUID alone: the PCI address is its device's, and all of the
+    /// device's instances share it.
+    pub(crate) fn identity(&self, unit: &Unit) -> Cow<'_, Identity> {
+        let device = &self.devices[unit.device];
+        match unit.instance.zip(device.instances.as_ref()) {
+            None => Cow::Borrowed(&device.identity),
+            Some((at, instances)) => {
+                Cow::Owned(Identity { uuid: instances[at].uuid.clone(), ..Identity::default() })
+            }
+        }
     }
 }
 

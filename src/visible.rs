@@ -40,20 +40,19 @@ fn is_prefix(entry: &str, uuid: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Device, Health, Identity};
+    use crate::device::{Device, Identity};
 
     fn host() -> Inventory {
         let uuids = ["GPU-aa11", "GPU-ab22", "GPU-cc33"];
-        let device = |(index, uuid): (usize, &&str)| Device {
-            index: u32::try_from(index).unwrap(),
-            identity: Identity { uuid: Some((*uuid).to_owned()), ..Identity::default() },
-            name: None,
-            memory_mib: None,
-            minor: None,
-            nodes: Vec::new(),
-            health: Health::Sound,
+        let device = |(index, uuid): (usize, &&str)| {
+            let identity = Identity { uuid: Some((*uuid).to_owned()), ..Identity::default() };
+            Device::new(u32::try_from(index).unwrap(), identity)
         };
-        Inventory { source: "test".to_owned(), devices: uuids.iter().enumerate().map(device).collect() }
+        Inventory {
+            source: "test".to_owned(),
+            devices: uuids.iter().enumerate().map(device).collect(),
+            tells_instances: true,
+        }
     }
 
     #[test]

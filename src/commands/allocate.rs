@@ -6,7 +6,7 @@ use crate::cli::Allocation;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
 use crate::coordination::settle;
-use crate::device::{Health, Identity, Inventory, Unit};
+use crate::device::{Identity, Inventory, Unit};
 use crate::error::Error;
 use crate::host::liveness::Liveness;
 use crate::host::owner::{self, Form, Found};
@@ -33,7 +33,7 @@ pub(super) fn run(
     let owner = if coordinates { Some(find_owner(context, form, options, notes)?) } else { None };
     let inventory = context.inventory(&options.source, notes)?;
     let seen = visible(&inventory, seen_by(context, options, notes).as_deref());
-    policy::can_ever_be_given(options.amount, seen.len())?;
+    policy::can_ever_be_given(options.amount, policy::count(&inventory, &seen))?;
     let request = Request { form, options, inventory: &inventory, seen: &seen };
     match owner {
         Some(owner) => request.coordinate(context, &owner, notes),
@@ -89,9 +89,7 @@ struct Request<'a> {
 impl Request<'_> {
     /// Without coordination: the first units, whoever else is told the same.
     fn first(&self, context: &Context<'_>) -> Result<(), Error> {
-        let is_sound = |device: &&usize| self.inventory.devices[**device].health == Health::Sound;
-        let units: Vec<Unit> =
-            self.seen.iter().filter(is_sound).map(|device| Unit { device: *device, slot: None }).collect();
+        let units = policy::sound_units(self.inventory, self.seen);
         policy::can_ever_be_given(self.options.amount, units.len())?;
         let amount = usize::try_from(self.options.amount).unwrap_or(usize::MAX);
         context.stdout.write(&self.answer(&units[..amount])?, context.deadline)
@@ -148,7 +146,7 @@ impl Request<'_> {
             Assignment {
                 index: device.index,
                 slot: unit.slot,
-                identity: device.identity.clone(),
+                identity: self.inventory.identity(unit).into_owned(),
                 owner: owner.clone(),
                 grant: Some(grant),
                 since,

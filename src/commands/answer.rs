@@ -15,6 +15,14 @@ pub(super) fn line(
     let word = |unit: &Unit| -> Result<String, Error> {
         let device = &inventory.devices[unit.device];
         match print {
+            // CUDA takes an instance by its UUID only.
+            Print::Index | Print::HostIndex | Print::Uuid if unit.instance.is_some() => {
+                let uuid = inventory.identity(unit).uuid.clone();
+                uuid.ok_or_else(|| lacks(inventory, device, "UUID of its instance"))
+            }
+            Print::Pci if unit.instance.is_some() => {
+                Err(lacks(inventory, device, "PCI address of its instance alone"))
+            }
             Print::Index if is_relative => seen
                 .iter()
                 .position(|seen| *seen == unit.device)

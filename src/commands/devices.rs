@@ -18,7 +18,7 @@ pub(super) fn run(context: &Context<'_>, options: &Devices, notes: &mut Notes) -
 fn as_json(context: &Context<'_>, inventory: &Inventory, notes: &Notes) -> String {
     let units = |position: usize| {
         let units = inventory.units().filter(|unit| unit.device == position);
-        units.map(|unit| json!({ "slot": unit.slot })).collect()
+        units.map(|unit| json::unit(inventory, &unit, Map::new())).collect()
     };
     let devices = inventory.devices.iter().enumerate();
     let devices: Vec<_> = devices.map(|(position, device)| json::device(device, units(position))).collect();
@@ -36,7 +36,7 @@ fn as_table(inventory: &Inventory) -> String {
 }
 
 fn row(device: &Device) -> Vec<String> {
-    let Device { index, identity, name, memory_mib, minor, nodes: _, health } = device;
+    let Device { index, identity, name, memory_mib, minor, health, .. } = device;
     vec![
         index.to_string(),
         name.clone().unwrap_or_default(),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use sysinfo::System;
 
 use crate::assignment::{Assignment, Standing};
-use crate::device::{Device, Health, Identity};
+use crate::device::{Device, Health, Identity, Instance, Inventory, Unit, Use};
 use crate::host::Host;
 use crate::notes::Notes;
 
@@ -32,7 +32,7 @@ fn describe(host: &Host) -> Value {
 }
 
 pub(super) fn device(device: &Device, units: Vec<Value>) -> Value {
-    let Device { index, identity, name, memory_mib, minor, nodes, health } = device;
+    let Device { index, identity, name, memory_mib, minor, nodes, health, .. } = device;
     let (health, reason) = match health {
         Health::Sound => ("sound", None),
         Health::Sick(reason) => ("sick", Some(reason)),
@@ -45,10 +45,38 @@ pub(super) fn device(device: &Device, units: Vec<Value>) -> Value {
         "nodes": nodes.iter().map(|node| node.to_string_lossy()).collect::<Vec<_>>(),
         "health": health,
         "reason": reason,
+        "memory_used_mib": device.memory_used_mib,
+        "processes": device.processes.as_ref().map(|uses| uses.iter().map(process).collect::<Vec<_>>()),
+        "compute_mode": device.compute_mode,
+        "uncorrected_errors": device.uncorrected_errors,
         "units": units,
     });
     add_identity(&mut value, identity);
     value
+}
+
+fn process(used: &Use) -> Value {
+    json!({ "pid": used.pid, "memory_mib": used.memory_mib })
+}
+
+/// A unit, with what the caller knows of it.
+pub(super) fn unit(inventory: &Inventory, unit: &Unit, fields: Map<String, Value>) -> Value {
+    let instances = inventory.devices[unit.device].instances.as_ref();
+    let instance = unit.instance.zip(instances).map(|(at, instances)| {
+        let Instance { uuid, profile, gpu_instance, compute_instance, memory_mib } = &instances[at];
+        json!({
+            "uuid": uuid,
+            "profile": profile,
+            "gpu_instance": gpu_instance,
+            "compute_instance": compute_instance,
+            "memory_mib": memory_mib,
+        })
+    });
+    let mut value = Map::new();
+    value.insert("slot".to_owned(), json!(unit.slot));
+    value.insert("instance".to_owned(), json!(instance));
+    value.extend(fields);
+    Value::Object(value)
 }
 
 /// An assignment, as its owner and what is recorded of it.

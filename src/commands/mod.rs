@@ -12,9 +12,9 @@ mod table;
 
 use std::path::Path;
 
-use crate::cli::watchdog::{self, Guard};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
+use crate::cli::watchdog::{self, Guard};
 use crate::cli::{Command, DEFAULT_COORDINATION_FILE, SourceOptions, Stdout, Surroundings};
 use crate::coordination::place;
 use crate::device::Inventory;
@@ -56,7 +56,8 @@ impl Context<'_> {
     /// Bounds what follows where the coordination file lies on a file system that can hang.
     fn guard(&self, path: &Path) -> Option<Guard> {
         let what = || format!("the file system of {}, which does not answer", path.display());
-        place::may_hang(&self.host, path).then(|| watchdog::guard(self.deadline, what()))
+        place::may_hang(&self.host, path)
+            .then(|| with_blocked_signals(|| watchdog::guard(self.deadline, what())))
     }
 
     /// Whether what is written at `path` coordinates with anything; asked of the default path alone, since
@@ -82,8 +83,18 @@ impl Context<'_> {
 /// From the commit on a signal must not part the record from the answer, and a write past `RLIMIT_FSIZE` is
 /// to fail as on a full disk. They stay blocked to the end.
 fn block_signals() {
-    let signals: SigSet =
-        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGXFSZ].into_iter().collect();
     // It fails only for a set that is not one.
-    let _ = signals.thread_block();
+    let _ = blocked_signals().thread_block();
+}
+
+/// A thread that is started by `start` never takes the signals that the main thread blocks later.
+fn with_blocked_signals<T>(start: impl FnOnce() -> T) -> T {
+    let before = blocked_signals().thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let started = start();
+    let _ = before.and_then(|mask| mask.thread_set_mask());
+    started
+}
+
+fn blocked_signals() -> SigSet {
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGXFSZ].into_iter().collect()
 }

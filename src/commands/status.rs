@@ -47,7 +47,7 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
 fn inventory(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Inventory {
     context.inventory(&options.source, notes).unwrap_or_else(|error| {
         notes.warn(format!("{error}; only the record is shown"));
-        Inventory { source: options.source.source.to_string(), devices: Vec::new() }
+        Inventory { source: options.source.source.to_string(), devices: Vec::new(), tells_instances: false }
     })
 }
 
@@ -121,13 +121,12 @@ impl View<'_> {
     fn unit(&self, place: &Place<'_>) -> Value {
         let owner = |at: &usize| json::owner(self.host, &self.record.assignments[*at], (self.standing)(*at));
         let owners: Vec<Value> = self.holders(place).iter().map(owner).collect();
-        json!({
-            "slot": place.unit.slot,
-            "state": place.state(self.inventory, self.standing).name(),
-            "reason": self.reason(place),
-            "owner": owners.first(),
-            "other_owners": owners.get(1..).unwrap_or_default(),
-        })
+        let mut fields = Map::new();
+        fields.insert("state".to_owned(), json!(place.state(self.inventory, self.standing).name()));
+        fields.insert("reason".to_owned(), json!(self.reason(place)));
+        fields.insert("owner".to_owned(), json!(owners.first()));
+        fields.insert("other_owners".to_owned(), json!(owners.get(1..).unwrap_or_default()));
+        json::unit(self.inventory, &place.unit, fields)
     }
 
     /// Why a unit is not given although no process holds it.

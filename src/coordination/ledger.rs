@@ -162,7 +162,8 @@ impl Ledger {
         if lock::is_named(&self.file, &self.path)? {
             return Ok(());
         }
-        let problem = "was replaced or removed while it was locked; find out by what, and try again".to_owned();
+        let problem =
+            "was replaced or removed while it was locked; find out by what, and try again".to_owned();
         Err(Error::File { path: self.path.clone(), problem })
     }
 

@@ -221,6 +221,7 @@ mod tests {
         let tmpfs = "1 0 0:77 / /var/tmp rw shared:71 - tmpfs tmpfs rw\n";
         let followed = "1 0 0:77 / /var/tmp rw shared:71 master:9 - tmpfs tmpfs rw\n";
         let other = "1 0 0:78 / /var/tmp rw shared:3 - tmpfs tmpfs rw\n";
+        let bound = "1 0 8:9 /shared /var/tmp rw - ext4 x rw\n";
         let host = HOST.to_owned();
         for (case, own, of_init, is_private) in [
             ("on the host",                       host.clone(),                    Some(host.clone()),        false),
@@ -232,6 +233,7 @@ mod tests {
             ("disconnected, seen by a user",      format!("{UNIT}{tmpfs}"),        None,                      true),
             ("the host's own, seen by a user in a unit", format!("{UNIT}{followed}"), None,                   false),
             ("the host's own, seen by a user",    format!("{host}{tmpfs}"),        None,                      false),
+            ("a directory that the unit was given",  format!("{UNIT}{bound}"),     Some(host.clone()),        false),
             ("in a unit without PrivateTmp",      UNIT.to_owned(),                 None,                      false),
         ] {
             let of_init = of_init.map(|text| parse(text.as_bytes()));

@@ -68,12 +68,10 @@ impl Host {
         let is_ours = own.is_ok_and(|status| self.is_our_status(&status));
         let problem = match (self.is_here(), has_processes, is_ours) {
             (_, _, true) | (false, true, false) => return None,
-            (_, false, false) => {
-                "no process is to be seen, and which owners live cannot be told; mount /proc"
-            }
+            (_, false, false) => "shows no process, so that it cannot be told which owners live; mount /proc",
             (true, true, false) => {
-                "is of another pid namespace than gpu-coord, so that no pid can be looked up in it; mount the /proc of \
-                 this namespace, or name the other host's root with --root"
+                "is of another pid namespace than gpu-coord, so that no pid can be looked up in it; mount the \
+                 /proc of this namespace, or name the other host's root with --root"
             }
         };
         Some(problem.to_owned())

@@ -168,6 +168,7 @@ fn is_no_process(pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
     use std::path::Path;
 
     use super::super::fixture::{Running, Tree, compile, stat, wait_for};
@@ -271,6 +272,17 @@ mod tests {
         for pid in [0, 4_194_305, u32::MAX] {
             assert_eq!(here().process(pid).unwrap(), None, "pid {pid}");
         }
+    }
+
+    #[test]
+    fn a_process_that_ends_while_it_is_read_is_gone() {
+        let running = Running::start("sleep", &["60"]);
+        let open = fs::File::open(format!("/proc/{}/stat", running.pid())).unwrap();
+        running.end();
+        // Opened anew by its descriptor, it is found and has nothing to say: ESRCH.
+        let tree = Tree::new().link("proc/4711/stat", &format!("/proc/self/fd/{}", open.as_raw_fd()));
+        assert_absence(&tree, Ok(None));
+        assert_eq!(fs::read(tree.path("proc/4711/stat")).unwrap_err().raw_os_error(), Some(libc::ESRCH));
     }
 
     #[test]

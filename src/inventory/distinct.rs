@@ -48,19 +48,11 @@ fn label(device: &Device) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Health, Identity};
+    use crate::device::Identity;
 
     fn device(index: u32, uuid: &str, pci: &str, id: &str) -> Device {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        Device {
-            index,
-            identity: Identity { uuid: some(uuid), pci: pci.parse().ok(), id: some(id) },
-            name: None,
-            memory_mib: None,
-            minor: None,
-            nodes: Vec::new(),
-            health: Health::Sound,
-        }
+        Device::new(index, Identity { uuid: some(uuid), pci: pci.parse().ok(), id: some(id) })
     }
 
     #[test]

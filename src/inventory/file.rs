@@ -92,14 +92,13 @@ struct Entry {
 impl Entry {
     fn device(self, position: u32, host: &Host) -> Device {
         let below_dev = |node: &PathBuf| node.strip_prefix("/dev").ok().map(|relative| host.dev(relative));
+        let identity = Identity { uuid: None, pci: self.pci, id: Some(self.id) };
         Device {
-            index: self.index.unwrap_or(position),
-            identity: Identity { uuid: None, pci: self.pci, id: Some(self.id) },
             name: self.name,
             memory_mib: self.memory_mib,
-            minor: None,
             nodes: self.nodes.iter().filter_map(below_dev).collect(),
             health: self.unhealthy.map_or(Health::Sound, Health::Sick),
+            ..Device::new(self.index.unwrap_or(position), identity)
         }
     }
 }
@@ -179,14 +178,13 @@ mod tests {
         )
         .unwrap();
         assert_eq!((devices[0].index, devices[1].index), (3, 7), "not in index order");
+        let identity = Identity { uuid: None, pci: "0000:3b:00.1".parse().ok(), id: Some("x".to_owned()) };
         let expected = Device {
-            index: 7,
-            identity: Identity { uuid: None, pci: "0000:3b:00.1".parse().ok(), id: Some("x".to_owned()) },
             name: Some("Alveo".to_owned()),
             memory_mib: Some(64),
-            minor: None,
             nodes: vec!["/dev/xdma0".into(), "/dev/xdma/1".into()],
             health: Health::Sick("fan".to_owned()),
+            ..Device::new(7, identity)
         };
         assert_eq!(devices[1], expected);
     }

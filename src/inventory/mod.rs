@@ -65,7 +65,7 @@ pub(crate) fn read(
         return Err(Error::Inventory(format!("source {source} has no device")));
     }
     notes.detail(answered(&source, devices.len(), since));
-    Ok(Inventory { source, devices })
+    Ok(Inventory { source, devices, tells_instances: true })
 }
 
 fn answered(source: &str, count: usize, since: Instant) -> String {

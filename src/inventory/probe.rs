@@ -78,7 +78,7 @@ fn accept(probe: Probe, found: Found, silent: &[(Probe, Silence)], notes: &mut N
         notes.warn(format!("devices are read from {source}, since {} failed: {why}", failed.name()));
     }
     notes.warnings.extend(found.warnings);
-    Inventory { source: source.to_owned(), devices: found.devices }
+    Inventory { source: source.to_owned(), devices: found.devices, tells_instances: false }
 }
 
 /// Why there is no inventory: too slow before broken, and broken before "there is no device", since a

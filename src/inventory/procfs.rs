@@ -109,13 +109,11 @@ impl Card {
         };
         let Information { model, uuid, minor, .. } = self.information.unwrap_or_default();
         Device {
-            index,
-            identity: Identity { uuid, pci: self.pci, id: None },
             name: model,
-            memory_mib: None,
             minor,
             nodes: minor.map(|minor| node(minor, host)).into_iter().collect(),
             health,
+            ..Device::new(index, Identity { uuid, pci: self.pci, id: None })
         }
     }
 }

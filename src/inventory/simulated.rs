@@ -1,6 +1,6 @@
 //! `simulated:N`: devices that need no hardware, for a first try and for tests.
 
-use crate::device::{Device, Health, Identity, PciAddress};
+use crate::device::{Device, Identity, PciAddress};
 
 /// PCI domains that no host has: Linux numbers its own from 0 and those of added controllers from 0x10000,
 /// so that a simulated device is never taken for one that a coordination file records of a real host.
@@ -13,13 +13,9 @@ pub(super) fn devices(count: u32) -> Vec<Device> {
 fn device(index: u32) -> Device {
     let uuid = format!("GPU-00000000-0000-4000-8000-{index:012x}");
     Device {
-        index,
-        identity: Identity { uuid: Some(uuid), pci: Some(address(index)), id: None },
         name: Some("Simulated GPU".to_owned()),
         memory_mib: Some(16_384),
-        minor: None,
-        nodes: Vec::new(),
-        health: Health::Sound,
+        ..Device::new(index, Identity { uuid: Some(uuid), pci: Some(address(index)), id: None })
     }
 }
 

@@ -52,6 +52,19 @@ pub(crate) fn grant(
     Err(shortage(inventory, &eligible, standing, given.len(), request))
 }
 
+/// How many units the devices have, whatever their state.
+pub(crate) fn count(inventory: &Inventory, devices: &[usize]) -> usize {
+    let count = |device: &usize| inventory.devices[*device].instances.as_ref().map_or(1, Vec::len);
+    devices.iter().map(count).sum()
+}
+
+/// The units that can be relied on, whoever holds them.
+pub(crate) fn sound_units(inventory: &Inventory, devices: &[usize]) -> Vec<Unit> {
+    let places: Vec<Place<'_>> = inventory.units().map(Place::empty).collect();
+    let is_sound = |place: &&Place<'_>| place.state(inventory, &|_| Standing::Alive) == State::Free;
+    in_order(&places, devices).filter(is_sound).map(|place| place.unit).collect()
+}
+
 fn in_order<'p, 'a>(places: &'p [Place<'a>], devices: &'p [usize]) -> impl Iterator<Item = &'p Place<'a>> {
     devices.iter().flat_map(move |device| {
         let from = places.partition_point(|place| place.unit.device < *device);
@@ -125,20 +138,19 @@ mod tests {
     use super::*;
 
     use crate::assignment::{Assignment, Doubt, Drained, Grant, Owner, Withheld};
-    use crate::device::{Device, Health, Identity};
+    use crate::device::{Device, Health, Identity, Instance};
 
     /// A host of devices `GPU-0`, `GPU-1`, ... of which each may be sick.
     fn host(sick: &[bool]) -> Inventory {
         let device = |(index, is_sick): (usize, &bool)| Device {
-            index: u32::try_from(index).unwrap(),
-            identity: name(&format!("GPU-{index}")),
-            name: None,
-            memory_mib: None,
-            minor: None,
-            nodes: Vec::new(),
             health: if *is_sick { Health::Sick("lost".to_owned()) } else { Health::Sound },
+            ..Device::new(u32::try_from(index).unwrap(), name(&format!("GPU-{index}")))
         };
-        Inventory { source: "test".to_owned(), devices: sick.iter().enumerate().map(device).collect() }
+        Inventory {
+            source: "test".to_owned(),
+            devices: sick.iter().enumerate().map(device).collect(),
+            tells_instances: true,
+        }
     }
 
     fn name(uuid: &str) -> Identity {
@@ -242,6 +254,36 @@ mod tests {
         let identity = Identity { pci: "0000:01:00.0".parse().ok(), ..name("GPU-0") };
         let record = Record { assignments: vec![assignment(0, identity, 1)], ..Record::default() };
         assert!(ask(&inventory, &record, 1, true).is_err());
+    }
+
+    fn divided(parts: &[&str]) -> Option<Vec<Instance>> {
+        let part = |uuid: &&str| Instance { uuid: Some((*uuid).to_owned()), ..Instance::default() };
+        Some(parts.iter().map(part).collect())
+    }
+
+    #[test]
+    fn an_instance_is_held_by_itself_and_a_divided_device_is_not_offered_whole() {
+        let mut inventory = host(&[false; 2]);
+        inventory.devices[0].instances = divided(&["MIG-a", "MIG-b"]);
+        let none = Record::default();
+        assert_eq!(ask(&inventory, &none, 3, true), Ok(vec![0, 0, 1]));
+        let one = Record { assignments: vec![assignment(0, name("MIG-a"), 1)], ..Record::default() };
+        assert_eq!(ask(&inventory, &one, 2, true), Ok(vec![0, 1]));
+        for whole in [held(0, 1), by_script(0, 1)] {
+            let record = Record { assignments: vec![whole], ..Record::default() };
+            assert_eq!(ask(&inventory, &record, 1, true), Ok(vec![1]));
+            assert!(ask(&inventory, &record, 2, true).is_err());
+        }
+    }
+
+    #[test]
+    fn an_instance_that_the_source_does_not_tell_holds_its_device() {
+        let mut inventory = host(&[false; 2]);
+        let record = Record { assignments: vec![assignment(1, name("MIG-a"), 1)], ..Record::default() };
+        assert_eq!(ask(&inventory, &record, 2, true), Ok(vec![0, 1]), "it is told, and is not there");
+        inventory.tells_instances = false;
+        assert_eq!(ask(&inventory, &record, 1, true), Ok(vec![0]));
+        assert!(ask(&inventory, &record, 2, true).is_err());
     }
 
     #[test]

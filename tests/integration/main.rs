@@ -4,9 +4,14 @@
 
 mod command_line;
 mod coordination;
+mod crash;
 mod docs;
 mod executable;
 mod files;
 mod hanging;
 mod inventory;
+mod lock;
+mod record;
+mod running;
 mod sandbox;
+mod strace;

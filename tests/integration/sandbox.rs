@@ -57,7 +57,12 @@ impl Sandbox {
 
     /// `gpu-coord`, with the words of `line`, the coordination file and, where it has one, the source.
     pub(crate) fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(PROGRAM);
+        Command::from_std(self.program(line))
+    }
+
+    /// The same, to be started and not waited for.
+    pub(crate) fn program(&self, line: &str) -> std::process::Command {
+        let mut command = std::process::Command::new(PROGRAM);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").current_dir(self.path());
         command.args(line.split_ascii_whitespace()).args(["--coordination-file", "coordination"]);
         if !line.starts_with("deallocate") && !line.contains("--source") {

@@ -67,3 +67,35 @@ pub(super) fn wait(streams: [&Stream; 2], most: Duration, pause: &mut Duration) 
         Err(err) => Err(err.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Else the wait for the exit of a child that has closed its streams would be a loop without rest.
+    #[test]
+    fn a_stream_at_its_end_is_not_waited_for() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let mut stream = Stream::new("standard output", 10, Some(reader)).unwrap();
+        stream.drain().unwrap();
+        writer.write_all(b"text").unwrap();
+        stream.drain().unwrap();
+        assert!(stream.pipe.is_some());
+        drop(writer);
+        stream.drain().unwrap();
+        assert!(stream.pipe.is_none());
+        assert_eq!(stream.text, b"text");
+    }
+
+    #[test]
+    fn the_limit_can_be_reached_and_not_passed() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let mut stream = Stream::new("standard output", 4, Some(reader)).unwrap();
+        writer.write_all(b"text").unwrap();
+        stream.drain().unwrap();
+        writer.write_all(b"s").unwrap();
+        assert!(matches!(stream.drain(), Err(Failure::Flood { limit: 4, .. })));
+    }
+}

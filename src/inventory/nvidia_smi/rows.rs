@@ -68,13 +68,10 @@ fn row(line: &str) -> Option<Device> {
     let identity = Identity { uuid: device::uuid(uuid), pci: pci.parse().ok(), id: None };
     let health = health(&identity, &[uuid, pci, name, memory]);
     Some(Device {
-        index: index.parse().ok()?,
-        identity,
         name: (!is_non_value(name)).then(|| name.replace(char::is_control, "?")),
         memory_mib: number(memory)?,
-        minor: None,
-        nodes: Vec::new(),
         health,
+        ..Device::new(index.parse().ok()?, identity)
     })
 }
 
@@ -154,15 +151,8 @@ fn add(devices: &mut Vec<Device>, lost: Lost) {
     }
     let taken: HashSet<u32> = devices.iter().map(|device| device.index).collect();
     let Some(index) = lost.index.into_iter().chain(0..).find(|index| !taken.contains(index)) else { return };
-    devices.push(Device {
-        index,
-        identity: Identity { uuid: None, pci: Some(lost.pci), id: None },
-        name: None,
-        memory_mib: None,
-        minor: None,
-        nodes: Vec::new(),
-        health,
-    });
+    let identity = Identity { uuid: None, pci: Some(lost.pci), id: None };
+    devices.push(Device { health, ..Device::new(index, identity) });
 }
 
 #[cfg(test)]
@@ -179,18 +169,12 @@ mod tests {
 
     #[test]
     fn a_row_is_read_whole() {
+        let identity =
+            Identity { uuid: Some("GPU-1-a".to_owned()), pci: "0000:3b:00.0".parse().ok(), id: None };
         let expected = Device {
-            index: 0,
-            identity: Identity {
-                uuid: Some("GPU-1-a".to_owned()),
-                pci: "0000:3b:00.0".parse().ok(),
-                id: None,
-            },
             name: Some("NVIDIA L4".to_owned()),
             memory_mib: Some(23_034),
-            minor: None,
-            nodes: Vec::new(),
-            health: Health::Sound,
+            ..Device::new(0, identity)
         };
         assert_eq!(card(ROW), expected);
     }

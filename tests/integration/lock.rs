@@ -1,0 +1,296 @@
+//! The lock of the coordination file, while other processes hold it, replace the file, and die.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use nix::fcntl::FlockArg;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::running::{End, Running, lock, locked, unheard, wait_until, waiting};
+use crate::sandbox::{Process, Sandbox, is_root};
+use crate::strace;
+
+/// A host of two units whose first is held, and its owner.
+fn with_one_held() -> (Sandbox, Process) {
+    let (host, holder) = (Sandbox::with_gpus(2), Process::start());
+    host.answers(&format!("allocate 1 --owner {}", holder.pid()), "0\n");
+    (host, holder)
+}
+
+fn answer(text: &str) -> (End, String, String) {
+    (End::Exit(0), text.to_owned(), String::new())
+}
+
+/// `sh -c`, which has said a line on its stdout.
+fn shell(script: &str, host: &Sandbox) -> (Running, String) {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(host.path()).stdin(Stdio::piped());
+    let mut shell = Running::with_stdout(&mut command, Stdio::piped());
+    let line = shell.line();
+    (shell, line)
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what Flink's script does to the file")]
+fn a_lock_on_a_replaced_file_is_not_ours() {
+    let ((host, holder), owner) = (with_one_held(), Process::start());
+    let (old, new) = (host.path().join("old"), host.path().join("new"));
+    fs::hard_link(host.file(), &old).unwrap();
+    fs::copy(host.file(), &new).unwrap();
+    let before = host.text();
+    let lock = locked(&host.file());
+    let caller = waiting(&host, &format!("allocate 1 --owner {}", owner.pid()));
+    fs::rename(&new, host.file()).unwrap();
+    drop(lock);
+    assert_eq!(caller.end(), answer("1\n"));
+    assert_eq!(fs::read_to_string(old).unwrap(), before);
+    assert_eq!(host.holders(), [(0, holder.pid()), (1, owner.pid())]);
+}
+
+#[test]
+fn a_lock_on_a_removed_file_is_not_ours() {
+    let ((host, _holder), owner) = (with_one_held(), Process::start());
+    let lock = locked(&host.file());
+    let allocate = waiting(&host, &format!("allocate 1 --owner {}", owner.pid()));
+    let deallocate = waiting(&host, &format!("deallocateAll --owner {}", owner.pid()));
+    let status = waiting(&host, "status");
+    fs::remove_file(host.file()).unwrap();
+    drop(lock);
+    assert_eq!(allocate.end(), answer("0\n"), "who removes the file forgets its owners");
+    assert_eq!(deallocate.end().0, End::Exit(0));
+    assert_eq!(status.end().0, End::Exit(0));
+}
+
+#[test]
+fn the_directory_goes_while_the_lock_is_waited_for() {
+    let ((host, _holder), owner) = (with_one_held(), Process::start());
+    let directory = host.path().join("directory");
+    fs::create_dir(&directory).unwrap();
+    let file = directory.join("coordination");
+    fs::copy(host.file(), &file).unwrap();
+    let lock = locked(&file);
+    let start = |line: &str| {
+        let mut command = host.program(&line.replace("OWNER", &format!("--owner {}", owner.pid())));
+        let running = Running::start({
+            command.current_dir(&directory);
+            command
+        });
+        wait_until("it has the file open", || running.has_open(&file));
+        running
+    };
+    let (allocate, deallocate) = (start("allocate 1 OWNER"), start("deallocateAll OWNER"));
+    fs::remove_dir_all(&directory).unwrap();
+    drop(lock);
+    let problem = "coordination: there is no directory .; make it, or name another file";
+    assert_eq!(allocate.end(), (End::Exit(4), String::new(), format!("gpu-coord: {problem}\n")));
+    assert_eq!(deallocate.end(), answer(""), "nothing is held where there is no file");
+}
+
+#[test]
+fn who_holds_the_lock_is_named() {
+    let ((host, _holder), owner) = (with_one_held(), Process::start());
+    let (flock, _) = shell("exec flock -o coordination sh -c 'echo; read x'", &host);
+    let holder = format!("pid {} (flock -o coordination sh -c echo; read x)", flock.pid());
+    assert_held_by(&host, &owner, &holder);
+    drop(flock);
+
+    let (flock, _) = shell("exec flock -s -o coordination sh -c 'echo; read x'", &host);
+    let holder = format!("pid {} (flock -s -o coordination sh -c echo; read x)", flock.pid());
+    assert_held_by(&host, &owner, &holder);
+    drop(flock);
+
+    // flock(1) took the lock and is gone, and so is the shell: the lock is the descriptor's.
+    let child = "exec 9<coordination; flock 9; sleep 1000 >/dev/null 2>&1 </dev/null & echo $!";
+    let (shell, pid) = shell(child, &host);
+    shell.end();
+    assert_held_by(&host, &owner, &format!("pid {pid} (sleep 1000)"));
+    kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL).unwrap();
+    wait_until("the lock is free", || lock(&host.file(), FlockArg::LockExclusiveNonblock).is_some());
+}
+
+#[track_caller]
+fn assert_held_by(host: &Sandbox, owner: &Process, holder: &str) {
+    let before = host.text();
+    for line in ["allocate 1", "2 --enable-coordination-mode", "deallocateAll"] {
+        let stderr = format!(
+            "the deadline of 0.1 s passed while waiting for the lock on coordination, which is held by {holder}"
+        );
+        host.refuses(&format!("{line} --deadline 0.1 --owner {}", owner.pid()), 3, &stderr);
+    }
+    assert_eq!(host.text(), before);
+}
+
+#[test]
+fn who_holds_the_lock_may_not_be_seen() {
+    if !is_root("who_holds_the_lock_may_not_be_seen") {
+        return;
+    }
+    let ((host, _holder), owner) = (with_one_held(), Process::start());
+    fs::set_permissions(host.path(), Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(host.file(), Permissions::from_mode(0o666)).unwrap();
+    let _lock = locked(&host.file());
+    let mut command = host.program(&format!("allocate 1 --deadline 0.1 --owner {}", owner.pid()));
+    command.uid(65_534).gid(65_534);
+    let problem = "the deadline of 0.1 s passed while waiting for the lock on coordination, which is held by a process that cannot be seen from here";
+    let refused = (End::Exit(3), String::new(), format!("gpu-coord: {problem}\n"));
+    assert_eq!(Running::start(command).end(), refused);
+}
+
+#[test]
+fn a_lock_that_comes_free_is_taken() {
+    let ((host, _holder), owner) = (with_one_held(), Process::start());
+    let (flock, _) = shell("exec flock -o coordination sh -c 'echo; read x'", &host);
+    let caller = waiting(&host, &format!("allocate 1 --deadline 60 --owner {}", owner.pid()));
+    flock.kill();
+    assert_eq!(caller.end(), answer("1\n"));
+}
+
+#[test]
+fn status_answers_while_a_writer_keeps_the_lock() {
+    let (host, _holder) = with_one_held();
+    let table = host.command("status").assert().code(0).stderr("").get_output().stdout.clone();
+    let lock = locked(&host.file());
+    let doubt =
+        "coordination: read without its lock, which a writer keeps; what is shown may be of two moments";
+    for line in ["status", "status --deadline 0.1"] {
+        let answered = host.command(line).assert().code(0).stdout(table.clone());
+        answered.stderr(format!("gpu-coord: warning: {doubt}\n"));
+    }
+    let warnings =
+        |output: &[u8]| serde_json::from_slice::<serde_json::Value>(output).unwrap()["warnings"].clone();
+    let output = host.command("status --json").assert().code(0).get_output().stdout.clone();
+    assert_eq!(warnings(&output), serde_json::json!([doubt]));
+    drop(lock);
+    let output = host.command("status --json").assert().code(0).stderr("").get_output().stdout.clone();
+    assert_eq!(warnings(&output), serde_json::json!([]));
+}
+
+#[test]
+fn readers_share_the_lock_and_keep_writers_out() {
+    let ((host, holder), owner) = (with_one_held(), Process::start());
+    let readers: Vec<_> =
+        (0..20).map(|_| lock(&host.file(), FlockArg::LockSharedNonblock).unwrap()).collect();
+    host.command("status").assert().code(0).stderr("");
+    let caller = waiting(&host, &format!("allocate 1 --deadline 60 --owner {}", owner.pid()));
+    host.command("status").assert().code(0).stderr("");
+    assert_eq!(host.holders(), [(0, holder.pid())]);
+    drop(readers);
+    assert_eq!(caller.end(), answer("1\n"));
+}
+
+#[test]
+fn a_caller_that_dies_while_it_waits_leaves_nothing() {
+    let ((host, _holder), owner) = (with_one_held(), Process::start());
+    let before = host.text();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGKILL] {
+        let lock = locked(&host.file());
+        let caller = waiting(&host, &format!("allocate 1 --owner {}", owner.pid()));
+        caller.signal(signal);
+        assert_eq!(caller.end(), (End::Killed(signal), String::new(), String::new()));
+        drop(lock);
+        assert_eq!(host.text(), before, "{signal}");
+    }
+    host.answers(&format!("allocate 1 --owner {}", owner.pid()), "1\n");
+}
+
+/// What is recorded was never read, and still the owner may be told of it by nobody else: it holds as long as
+/// the owner lives, and not longer.
+#[test]
+fn whoever_is_killed_with_the_lock_lets_go_of_it() {
+    for frees in ["deallocateAll", "the owner ends"] {
+        let ((host, _holder), owner, other) = (with_one_held(), Process::start(), Process::start());
+        let (caller, _reader) =
+            unheard(&host, &format!("allocate 1 --deadline 60 --owner {}", owner.pid()), owner.pid());
+        assert!(lock(&host.file(), FlockArg::LockExclusiveNonblock).is_none(), "it keeps the lock");
+        caller.kill();
+        assert!(lock(&host.file(), FlockArg::LockExclusiveNonblock).is_some());
+
+        let next = format!("1 --enable-coordination-mode --owner {}", other.pid());
+        let problem =
+            "1 unit asked for, 0 of 2 can be given: 2 held by living owners (`gpu-coord status` names them)";
+        host.refuses(&next, 1, problem);
+        if frees == "deallocateAll" {
+            host.answers(&format!("deallocateAll --owner {}", owner.pid()), "");
+        } else {
+            owner.kill();
+        }
+        host.answers(&next, "1\n");
+    }
+}
+
+/// The descriptor is marked in the call that opens it, so that no child can have it.
+#[test]
+fn no_child_inherits_the_lock() {
+    let owner = Process::start();
+    let host = Sandbox::with_gpus(2).recorded("");
+    let lock = locked(&host.file());
+    let line = format!("--owner {}", owner.pid());
+    for caller in [
+        waiting(&host, &format!("allocate 1 {line}")),
+        waiting(&host, &format!("deallocateAll {line}")),
+        waiting(&host, "status"),
+    ] {
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", caller.pid())).unwrap();
+        let names = descriptors.map(|entry| entry.unwrap());
+        let ours = names
+            .filter(|entry| fs::read_link(entry.path()).is_ok_and(|path| path.ends_with("coordination")));
+        for entry in ours {
+            let info = format!("/proc/{}/fdinfo/{}", caller.pid(), entry.file_name().display());
+            let info = fs::read_to_string(info).unwrap();
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
+            let flags = i32::from_str_radix(flags, 8).unwrap();
+            assert_ne!(flags & nix::libc::O_CLOEXEC, 0, "{info}");
+        }
+        caller.kill();
+    }
+    drop(lock);
+}
+
+/// Stopped between the lock and the record, while somebody removes the file: the next caller makes another,
+/// and must not be given what we then print.
+#[test]
+fn what_is_recorded_in_a_file_that_was_removed_is_not_printed() {
+    if !strace::is_there("what_is_recorded_in_a_file_that_was_removed_is_not_printed") {
+        return;
+    }
+    let (host, owner, other) = (Sandbox::with_gpus(2).recorded(""), Process::start(), Process::start());
+    let line = format!("allocate 1 --deadline 60 --owner {}", owner.pid());
+    let caller = Running::start(strace::inject(&host.program(&line), "pwrite64", "signal=SIGSTOP", "1"));
+    wait_until("it has written, and nothing holds yet", || host.text().contains("grant="));
+    assert_eq!(host.holders(), []);
+    fs::remove_file(host.file()).unwrap();
+    host.answers(&format!("allocate 1 --owner {}", other.pid()), "0\n");
+    caller.signal(Signal::SIGCONT);
+    let problem =
+        "coordination: was replaced or removed while it was locked; find out by what, and try again";
+    assert_eq!(caller.end(), (End::Exit(4), String::new(), format!("gpu-coord: {problem}\n")));
+    assert_eq!(host.holders(), [(0, other.pid())]);
+}
+
+/// A path that names another file at every look is given up at the deadline, and not looked at for ever.
+#[test]
+fn a_file_that_is_replaced_again_and_again_is_given_up() {
+    if !strace::is_there("a_file_that_is_replaced_again_and_again_is_given_up") {
+        return;
+    }
+    let (host, owner) = (Sandbox::with_gpus(2).recorded(""), Process::start());
+    let line = format!("allocate 1 --deadline 0.3 --owner {}", owner.pid());
+    // Its looks at the file, until it has the lock and looks whether the path still names what it locked.
+    let calls = strace::calls(&host.program(&line));
+    let from = calls.iter().position(|call| call.text.contains("\"coordination\", AT")).unwrap();
+    let lock = calls.iter().position(|call| call.name == "flock").unwrap();
+    let look =
+        lock + calls[lock..].iter().position(|call| call.text.contains("\"coordination\", AT")).unwrap();
+    let looks = calls[from..=look].iter().filter(|call| call.name == calls[look].name).count();
+    let when = format!("{}+{looks}", calls[look].nth);
+    host.answers(&format!("deallocateAll --owner {}", owner.pid()), "");
+    let before = host.text();
+    let caller =
+        Running::start(strace::inject(&host.program(&line), &calls[look].name, "error=ENOENT", &when));
+    let problem = "the deadline of 0.3 s passed while waiting for coordination to stay one file";
+    assert_eq!(caller.end(), (End::Exit(3), String::new(), format!("gpu-coord: {problem}\n")));
+    assert_eq!(host.text(), before);
+}

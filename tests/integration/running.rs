@@ -1,0 +1,140 @@
+//! The program while it runs: watched, and killed.
+
+use std::fs::{self, File};
+use std::io::{PipeReader, Read, Write, pipe};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::sandbox::Sandbox;
+
+/// Waits for a condition, and not for a time.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_secs(60), "it never came to this: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How it ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Exit(i32),
+    Killed(Signal),
+}
+
+/// A process that was started and may still run. It is killed when it is dropped.
+pub(crate) struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Its stdout and stderr are read at its end.
+    pub(crate) fn start(mut command: Command) -> Running {
+        Running::with_stdout(command.stdin(Stdio::null()), Stdio::piped())
+    }
+
+    pub(crate) fn with_stdout(command: &mut Command, stdout: Stdio) -> Running {
+        Running { child: command.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap() }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line of its stdout, without the line end.
+    pub(crate) fn line(&mut self) -> String {
+        let stdout = self.child.stdout.as_mut().unwrap();
+        let bytes = stdout.bytes().map(|byte| byte.unwrap()).take_while(|byte| *byte != b'\n').collect();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.pid()).unwrap()), signal).unwrap();
+    }
+
+    /// Whether it has the file open.
+    pub(crate) fn has_open(&self, path: &Path) -> bool {
+        let Ok(file) = fs::metadata(path) else { return false };
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid())).into_iter().flatten().flatten();
+        let mut open = descriptors.filter_map(|entry| fs::metadata(entry.path()).ok());
+        open.any(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
+    }
+
+    /// Waits for its end, and gives what is left of stdout and stderr.
+    pub(crate) fn end(mut self) -> (End, String, String) {
+        let read = |stream: Option<&mut dyn Read>| {
+            let mut text = String::new();
+            stream.map(|stream| stream.read_to_string(&mut text).unwrap());
+            text
+        };
+        let stdout = read(self.child.stdout.as_mut().map(|stream| stream as &mut dyn Read));
+        let stderr = read(self.child.stderr.as_mut().map(|stream| stream as &mut dyn Read));
+        let status = self.child.wait().unwrap();
+        let end = match status.signal() {
+            Some(signal) => End::Killed(Signal::try_from(signal).unwrap()),
+            None => End::Exit(status.code().unwrap()),
+        };
+        (end, stdout, stderr)
+    }
+
+    /// `SIGKILL`; it is gone afterwards.
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The lock, kept by this process until it is dropped.
+#[expect(clippy::disallowed_methods, reason = "the test is another process that locks the file")]
+pub(crate) fn lock(path: &Path, kind: FlockArg) -> Option<Flock<File>> {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    Flock::lock(file, kind).ok()
+}
+
+/// The exclusive lock.
+#[track_caller]
+pub(crate) fn locked(path: &Path) -> Flock<File> {
+    lock(path, FlockArg::LockExclusiveNonblock).unwrap()
+}
+
+/// The program, which waits for the lock that the test keeps.
+pub(crate) fn waiting(host: &Sandbox, line: &str) -> Running {
+    opened(host, Running::start(host.program(line)))
+}
+
+/// The program, which has the coordination file open by now.
+pub(crate) fn opened(host: &Sandbox, running: Running) -> Running {
+    wait_until("it has the coordination file open", || running.has_open(&host.file()));
+    running
+}
+
+/// The program, which has recorded what it grants to `owner`, keeps the lock, and cannot print it: its stdout
+/// is a pipe that is full. It was not when the program looked, before it waited for the lock.
+pub(crate) fn unheard(host: &Sandbox, line: &str, owner: u32) -> (Running, PipeReader) {
+    let lock = locked(&host.file());
+    let (reader, mut writer) = pipe().unwrap();
+    let running = Running::with_stdout(&mut host.program(line), writer.try_clone().unwrap().into());
+    let running = opened(host, running);
+    let size = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).unwrap();
+    // Exactly its size: `O_NONBLOCK` would be the program's too.
+    writer.write_all(&vec![b'x'; usize::try_from(size).unwrap()]).unwrap();
+    drop(lock);
+    wait_until("the grant is recorded", || host.holders().iter().any(|(_, pid)| *pid == owner));
+    (running, reader)
+}

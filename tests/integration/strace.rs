@@ -1,0 +1,58 @@
+//! The program under strace(1), which kills it, stops it or fails it at one of its system calls.
+
+use std::collections::HashMap;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use tempfile::NamedTempFile;
+
+/// A system call, by its name and the how manyth of that name it is in a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) name: String,
+    pub(crate) nth: usize,
+    /// As strace prints it.
+    pub(crate) text: String,
+}
+
+/// Whether strace is there and may trace; where not, it is said aloud which test was skipped.
+pub(crate) fn is_there(test: &str) -> bool {
+    let traced = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).output();
+    let is_there = traced.is_ok_and(|output| output.status.success());
+    if !is_there {
+        eprintln!("SKIPPED {test}: it needs strace, with the right to trace");
+    }
+    is_there
+}
+
+/// Every system call of a run that goes well, in order.
+#[track_caller]
+pub(crate) fn calls(command: &Command) -> Vec<Call> {
+    let log = NamedTempFile::new().unwrap();
+    let log = log.path();
+    let output = under(command, &["-qq", "-o", log.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    let text = fs::read_to_string(log).unwrap();
+    let call = |line: &str| {
+        let name = line.split('(').next().unwrap().to_owned();
+        let nth = counts.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
+        Call { name, nth: *nth, text: line.to_owned() }
+    };
+    text.lines().map(call).collect()
+}
+
+/// The command, with `what` (`signal=...` or `error=...`) at a call of the name, by strace's `when=`.
+pub(crate) fn inject(command: &Command, name: &str, what: &str, when: &str) -> Command {
+    let (trace, inject) = (format!("trace={name}"), format!("inject={name}:{what}:when={when}"));
+    // -D: the process that is started is the program's, and the tracer its grandchild.
+    under(command, &["-D", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject])
+}
+
+fn under(command: &Command, options: &[&str]) -> Command {
+    let mut strace = Command::new("strace");
+    strace.args(options).arg("--").arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+    strace.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    strace.current_dir(command.get_current_dir().unwrap());
+    strace
+}
