@@ -1,0 +1,36 @@
+//! Real Flink with gpu-coord as its discovery script, and Flink's own script beside us.
+//!
+//! `cargo test --features real-flink --test flink` is the one command. It wants Python with pip, a JDK of
+//! 17 or later, `setpriv`, `ps` and `flock`; Flink itself is fetched through pip, once, into
+//! `$GPU_COORD_TEST_CACHE` (see `cache`). What is missing fails a test, with a line that says what to
+//! install: nothing is skipped. CONTRIBUTING.md says more.
+//!
+//! * `discovery`: standalone clusters whose TaskManagers call gpu-coord, and a job that reports what each
+//!   of them was told.
+//! * `beside`: the stock script and gpu-coord on one coordination file, as during a migration.
+//! * `faults`: what the stock script does wrong alone, with gpu-coord's column next to it.
+//!
+//! The stock script is run out of the fetched archive, never from a copy of ours. Figures that depend on
+//! its luck are printed and not asserted; ours are always asserted.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests panic as tests do")]
+
+mod beside;
+mod cache;
+mod cluster;
+mod configuration;
+mod directory;
+mod discovery;
+mod environment;
+mod faults;
+mod figures;
+mod flink;
+mod host;
+mod job;
+mod jvm;
+mod process;
+mod record;
+mod rest;
+mod smi;
+
+const GPU_COORD: &str = env!("CARGO_BIN_EXE_gpu-coord");
