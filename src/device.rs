@@ -131,6 +131,8 @@ pub(crate) struct Device {
     pub(crate) compute_mode: Option<String>,
     /// Errors of the memory that were not corrected, since the driver was loaded.
     pub(crate) uncorrected_errors: Option<u64>,
+    /// AMD's number of the card. Its partitions share it, so it is no identity; HIP knows it as a name.
+    pub(crate) unique_id: Option<u64>,
 }
 
 /// A MIG instance: a part of a device that the hardware keeps apart from the others.
@@ -167,6 +169,7 @@ impl Device {
             processes: None,
             compute_mode: None,
             uncorrected_errors: None,
+            unique_id: None,
         }
     }
 }

@@ -4,7 +4,11 @@
 //! indexes and UUIDs, of which the beginning is enough while it is unique; what does not name a device ends
 //! the list; CUDA then counts what is left from 0.
 
+mod hip;
+
 use crate::device::Inventory;
+
+pub(crate) use hip::{HipVariables, visible_to_hip};
 
 /// Positions in [`Inventory::devices`], in the order in which the process counts them. `None`: the variable
 /// is not set, and every device is seen.

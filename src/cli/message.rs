@@ -3,7 +3,6 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
-use super::arguments::DISCOVER;
 use super::nearest::nearest;
 use super::variables;
 use crate::error::Error;
@@ -112,18 +111,15 @@ impl Refusal<'_> {
     }
 
     fn help(&self) -> String {
-        match self.command.get_name() {
-            // Of itself AMOUNT is no word that could be typed.
-            DISCOVER => "see `gpu-coord 1 --help`".to_owned(),
-            _ => format!("see `{} --help`", self.form()),
-        }
+        // Of itself AMOUNT is no word that could be typed.
+        format!("see `{} --help`", self.form().replace("AMOUNT", "1"))
     }
 
     /// The command as it is typed, without its options.
     fn form(&self) -> String {
         match self.command.get_name() {
-            DISCOVER => "gpu-coord AMOUNT".to_owned(),
-            "gpu-coord" | "help" => "gpu-coord".to_owned(),
+            name if name.starts_with("gpu-coord") => name.to_owned(),
+            "help" => "gpu-coord".to_owned(),
             name => format!("gpu-coord {name}"),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::values::{amount, pid, seconds};
-use crate::inventory::Source;
+use crate::inventory::{Source, Vendor};
 
 /// The file of Flink's own script, so that both can be used side by side.
 pub(crate) const DEFAULT_COORDINATION_FILE: &str = "/var/tmp/flink-gpu-coordination";
@@ -31,12 +31,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Print the first AMOUNT units, or coordinate them with --enable-coordination-mode: the form that Flink calls
-    #[command(
-        hide = true,
-        override_usage = "gpu-coord AMOUNT [OPTIONS]",
-        after_help = "Example: gpu-coord 2 --enable-coordination-mode"
-    )]
+    /// The form that Flink calls: no name is typed, and it is read by a parser of its own.
+    #[command(skip)]
     Discover(Discover),
     /// Give AMOUNT units to the calling process, and print them
     #[command(
@@ -93,9 +89,12 @@ pub(crate) struct Common {
 /// Where the devices are read from.
 #[derive(Args, Debug)]
 pub(crate) struct SourceOptions {
-    /// auto, nvidia-smi, procfs, file:PATH or simulated:N
+    /// auto, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(crate) source: Source,
+    /// Whose GPUs auto takes on a host that has both: nvidia or amd
+    #[arg(long, value_name = "VENDOR")]
+    pub(crate) vendor: Option<Vendor>,
     /// Root of a driver container, for its nvidia-smi
     #[arg(long, value_name = "DIR")]
     pub(crate) driver_root: Option<PathBuf>,
@@ -143,7 +142,13 @@ pub(crate) struct Allocation {
     pub(crate) common: Common,
 }
 
-#[derive(Args, Debug)]
+/// Print the first AMOUNT units, or coordinate them with --enable-coordination-mode: the form that Flink calls
+#[derive(Debug, Parser)]
+#[command(
+    name = "gpu-coord AMOUNT",
+    override_usage = "gpu-coord AMOUNT [OPTIONS]",
+    after_help = "Example: gpu-coord 2 --enable-coordination-mode"
+)]
 pub(crate) struct Discover {
     #[command(flatten)]
     pub(crate) allocation: Allocation,

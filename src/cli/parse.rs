@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::{ArgMatches, FromArgMatches};
 
 use super::arguments;
 use super::environment::Environment;
@@ -28,16 +28,15 @@ pub(super) fn parse(
     environment: &Environment,
     notes: &mut Notes,
 ) -> Result<Task, Error> {
-    let mut root = Cli::command();
-    let words = arguments::words(argv, &root)?;
-    let given = match root.try_get_matches_from_mut(&words) {
+    let (mut parser, words) = arguments::form(argv)?;
+    let given = match parser.try_get_matches_from_mut(&words) {
         Ok(given) => given,
-        Err(error) => return text_or_error(&error, chosen(&root, &words)),
+        Err(error) => return text_or_error(&error, chosen(&parser, &words)),
     };
     let variables = environment.trusted(notes);
-    notes.warnings.extend(variables::unknown(variables, &root));
-    let matches = with_variables(&mut root, words, given, variables)?;
-    let mut command = Cli::from_arg_matches(&matches).map_err(|error| broken(&error))?.command;
+    notes.warnings.extend(variables::unknown(variables));
+    let matches = with_variables(&mut parser, words, given, variables)?;
+    let mut command = command(&parser, &matches).map_err(|error| broken(&error))?;
     if environment.surroundings.is_privileged {
         distrust(&mut command, notes);
     }
@@ -47,25 +46,34 @@ pub(super) fn parse(
 /// The matches of the command line over those of the environment. Parsed again only if the environment
 /// sets something, since most calls are to end within a millisecond.
 fn with_variables(
-    root: &mut clap::Command,
+    parser: &mut clap::Command,
     mut words: Vec<OsString>,
     given: ArgMatches,
     variables: &[Variable],
 ) -> Result<ArgMatches, Error> {
-    let Some((_, given_to_command)) = given.subcommand() else { return Ok(given) };
-    let set = variables::words(variables, chosen(root, &words), given_to_command)?;
+    let given_to_command = given.subcommand().map_or(&given, |(_, matches)| matches);
+    let set = variables::words(variables, chosen(parser, &words), given_to_command)?;
     if set.is_empty() {
         return Ok(given);
     }
-    words.splice(2..2, set);
+    // Behind the first word, which is the command or AMOUNT.
+    words.splice(1..1, set);
     // The words of the command line have passed, so what is refused now is the environment's.
-    let parsed = root.try_get_matches_from_mut(&words);
-    parsed.map_err(|error| explain(&error, chosen(root, &words), Origin::Environment))
+    let parsed = parser.try_get_matches_from_mut(&words);
+    parsed.map_err(|error| explain(&error, chosen(parser, &words), Origin::Environment))
 }
 
-/// The command that the words name, or the whole program.
-fn chosen<'a>(root: &'a clap::Command, words: &[OsString]) -> &'a clap::Command {
-    words.get(1).and_then(|word| root.find_subcommand(word)).unwrap_or(root)
+/// The command that the words name, or all that the parser reads.
+fn chosen<'a>(parser: &'a clap::Command, words: &[OsString]) -> &'a clap::Command {
+    words.first().and_then(|word| parser.find_subcommand(word)).unwrap_or(parser)
+}
+
+fn command(parser: &clap::Command, matches: &ArgMatches) -> Result<Command, clap::Error> {
+    if parser.has_subcommands() {
+        Cli::from_arg_matches(matches).map(|cli| cli.command)
+    } else {
+        Discover::from_arg_matches(matches).map(Command::Discover)
+    }
 }
 
 fn text_or_error(error: &clap::Error, command: &clap::Command) -> Result<Task, Error> {
@@ -128,6 +136,7 @@ mod tests {
     #[test]
     fn claps_own_rules_hold() {
         Cli::command().debug_assert();
+        Discover::command().debug_assert();
     }
 
     #[test]

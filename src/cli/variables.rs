@@ -6,9 +6,10 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
 use super::nearest::nearest;
+use super::options::Cli;
 use crate::error::Error;
 
 const PREFIX: &str = "GPU_COORD_";
@@ -86,10 +87,11 @@ pub(super) fn words(
 }
 
 /// One line for each variable that no command has; one that another command has is none of ours.
-pub(super) fn unknown(variables: &[Variable], root: &Command) -> Vec<String> {
+pub(super) fn unknown(variables: &[Variable]) -> Vec<String> {
     if variables.is_empty() {
         return Vec::new();
     }
+    let root = Cli::command();
     let known: Vec<String> =
         root.get_subcommands().flat_map(Command::get_arguments).flat_map(names).collect();
     let is_known = |name: &str| known.iter().any(|known| known == name) || RESERVED.contains(&name);

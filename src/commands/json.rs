@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 use sysinfo::System;
 
-use crate::assignment::{Assignment, Standing};
+use crate::assignment::{Assignment, Owner, Standing};
 use crate::device::{Device, Health, Identity, Instance, Inventory, Unit, Use};
 use crate::host::Host;
 use crate::notes::Notes;
@@ -94,13 +94,19 @@ pub(super) fn owner(host: &Host, assignment: &Assignment, standing: Standing) ->
         "start": owner.start,
         "boot_id": owner.boot,
         "pid_namespace": owner.pid_namespace,
-        "command": is_alive.then(|| host.command_line(owner.pid)).flatten(),
+        "command": if is_alive { command(host, owner) } else { None },
         "standing": standing,
         "since": assignment.since,
         "grant": assignment.grant.map(|grant| format!("{:016x}", grant.id)),
         "invocation_id": assignment.invocation,
         "cgroup": assignment.cgroup,
     })
+}
+
+/// Of a pid of our own namespace: in another it is another process.
+pub(super) fn command(host: &Host, owner: &Owner) -> Option<String> {
+    let is_from_here = owner.pid_namespace.is_none() || owner.pid_namespace == host.pid_namespace();
+    if is_from_here { host.command_line(owner.pid) } else { None }
 }
 
 /// An assignment of a device that is not in the inventory at hand.

@@ -73,6 +73,7 @@ impl Context<'_> {
     fn inventory(&self, options: &SourceOptions, notes: &mut Notes) -> Result<Inventory, Error> {
         let settings = Settings {
             source: options.source.clone(),
+            vendor: options.vendor,
             driver_root: options.driver_root.clone(),
             search_path: self.surroundings.search_path(),
         };

@@ -172,7 +172,7 @@ impl View<'_> {
     fn row(&self, index: String, model: String, state: String, holder: Option<usize>) -> Vec<String> {
         let assignment = holder.map(|position| &self.record.assignments[position]);
         let is_alive = holder.is_some_and(|position| (self.standing)(position) == Standing::Alive);
-        let command = assignment.filter(|_| is_alive).and_then(|held| self.host.command_line(held.owner.pid));
+        let command = assignment.filter(|_| is_alive).and_then(|held| json::command(self.host, &held.owner));
         let since = assignment.and_then(|held| held.since).and_then(date);
         vec![
             index,

@@ -16,12 +16,12 @@ pub(super) fn escape(value: &str) -> String {
 }
 
 /// The opposite of [`escape`]. A `%` that no two hexadecimal digits follow stands for itself.
-pub(super) fn unescape(value: &str) -> String {
-    if !value.contains('%') {
-        return value.to_owned();
+pub(super) fn unescape(value: &[u8]) -> String {
+    if !value.contains(&b'%') {
+        return String::from_utf8_lossy(value).into_owned();
     }
     let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
+    let mut rest = value;
     while let [first, tail @ ..] = rest {
         let escaped = (*first == b'%').then(|| tail.first_chunk::<2>().and_then(hex8)).flatten();
         bytes.push(escaped.unwrap_or(*first));
@@ -49,14 +49,14 @@ mod tests {
             ("\u{e9}", "%C3%A9"),
         ] {
             assert_eq!(escape(value), escaped);
-            assert_eq!(unescape(escaped), value);
+            assert_eq!(unescape(escaped.as_bytes()), value);
         }
     }
 
     #[test]
     fn what_is_no_escape_stands_for_itself() {
         for value in ["%", "%4", "%zz", "%%", "a%"] {
-            assert_eq!(unescape(value), value);
+            assert_eq!(unescape(value.as_bytes()), value);
         }
     }
 }

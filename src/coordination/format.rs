@@ -21,7 +21,7 @@ use crate::assignment::{Assignment, Drained, Grant, Owner, Waiter};
 use crate::device::Identity;
 
 /// The version of the keys that this program writes and reads.
-const VERSION: &str = "1";
+const VERSION: &[u8] = b"1";
 
 /// The largest pid is one less (`PID_MAX_LIMIT` of the kernel's `include/linux/threads.h`).
 const PID_LIMIT: u32 = 4 << 20;
@@ -68,7 +68,7 @@ fn held(line: &[u8]) -> Result<Line, String> {
 
 /// An index that no `u32` holds is past every inventory, and so is the greatest.
 fn index(digits: &[u8]) -> u32 {
-    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u32::MAX)
+    number(digits).unwrap_or(u32::MAX)
 }
 
 fn assignment(index: u32, line: &[u8], digits: usize) -> Result<Assignment, String> {
@@ -85,14 +85,15 @@ fn assignment(index: u32, line: &[u8], digits: usize) -> Result<Assignment, Stri
         unknown: String::new(),
     };
     let (mut id, mut of) = (None, None);
-    for (key, value) in pairs(keys)? {
+    for pair in Pairs(keys) {
+        let (key, value) = pair?;
         match key {
-            "grant" => id = Some(hex64(value)?),
-            "of" => of = Some(number(value)?),
-            "slot" => assignment.slot = Some(number(value)?),
-            "time" => assignment.since = Some(number(value)?),
-            "inv" => assignment.invocation = Some(unescape(value)),
-            "cgroup" => assignment.cgroup = Some(unescape(value)),
+            b"grant" => id = Some(hex64(value)?),
+            b"of" => of = Some(number(value)?),
+            b"slot" => assignment.slot = Some(number(value)?),
+            b"time" => assignment.since = Some(number(value)?),
+            b"inv" => assignment.invocation = Some(unescape(value)),
+            b"cgroup" => assignment.cgroup = Some(unescape(value)),
             _ if identity_key(&mut assignment.identity, key, value)? => {}
             _ if owner_key(&mut assignment.owner, key, value)? => {}
             _ => keep(&mut assignment.unknown, key, value),
@@ -106,21 +107,23 @@ fn assignment(index: u32, line: &[u8], digits: usize) -> Result<Assignment, Stri
     Ok(assignment)
 }
 
-fn keep(unknown: &mut String, key: &str, value: &str) {
+fn keep(unknown: &mut String, key: &[u8], value: &[u8]) {
     if !unknown.is_empty() {
         unknown.push(';');
     }
-    let _ = write!(unknown, "{key}={value}"); // writing to a String cannot fail
+    let pair = [key, b"=", value].concat();
+    unknown.extend(pair.into_iter().map(char::from)); // ASCII, as `Pairs` has seen to
 }
 
 fn waiter(rest: &[u8]) -> Result<Waiter, String> {
     let (pid, keys) = pid_and_keys(rest)?;
     let owner = Owner { pid, start: None, boot: None, pid_namespace: None, uid: None };
     let mut waiter = Waiter { owner, amount: 0, ticket: 0 };
-    for (key, value) in pairs(keys)? {
+    for pair in Pairs(keys) {
+        let (key, value) = pair?;
         match key {
-            "amount" => waiter.amount = number(value)?,
-            "ticket" => waiter.ticket = number(value)?,
+            b"amount" => waiter.amount = number(value)?,
+            b"ticket" => waiter.ticket = number(value)?,
             _ => {
                 owner_key(&mut waiter.owner, key, value)?;
             }
@@ -145,11 +148,12 @@ fn drained(rest: &[u8]) -> Result<Line, String> {
 fn drained_keys(index: u32, keys: &[u8]) -> Result<Drained, String> {
     let identity = Identity::default();
     let mut drained = Drained { index, identity, uid: None, since: None, reason: String::new() };
-    for (key, value) in pairs(ascii(keys.strip_prefix(b"\t").ok_or("has no TAB after the index")?)?)? {
+    for pair in Pairs(keys.strip_prefix(b"\t").ok_or("has no TAB after the index")?) {
+        let (key, value) = pair?;
         match key {
-            "uid" => drained.uid = Some(number(value)?),
-            "time" => drained.since = Some(number(value)?),
-            "reason" => drained.reason = unescape(value),
+            b"uid" => drained.uid = Some(number(value)?),
+            b"time" => drained.since = Some(number(value)?),
+            b"reason" => drained.reason = unescape(value),
             _ => {
                 identity_key(&mut drained.identity, key, value)?;
             }
@@ -159,59 +163,90 @@ fn drained_keys(index: u32, keys: &[u8]) -> Result<Drained, String> {
 }
 
 /// `SP PID [TAB keys]`.
-fn pid_and_keys(rest: &[u8]) -> Result<(u32, &str), String> {
-    let rest = ascii(rest.strip_prefix(b" ").ok_or("has no blank before the pid")?)?;
-    let (pid, keys) = rest.split_once('\t').unwrap_or((rest, ""));
-    let parsed: u32 =
-        number(pid).map_err(|_| format!("has `{}` where a pid should be", printable(pid.as_bytes())))?;
+fn pid_and_keys(rest: &[u8]) -> Result<(u32, &[u8]), String> {
+    let rest = rest.strip_prefix(b" ").ok_or("has no blank before the pid")?;
+    let (pid, keys) = match rest.iter().position(|byte| *byte == b'\t') {
+        Some(tab) => (&rest[..tab], &rest[tab + 1..]),
+        None => (rest, &rest[rest.len()..]),
+    };
+    let parsed: u32 = number(pid).map_err(|_| format!("has `{}` where a pid should be", printable(pid)))?;
     if parsed == 0 || parsed >= PID_LIMIT {
         return Err(format!("has {parsed} where a pid should be"));
     }
     Ok((parsed, keys))
 }
 
-fn ascii(bytes: &[u8]) -> Result<&str, String> {
-    if !bytes.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
-        return Err("holds a byte that is not printable ASCII".to_owned());
+/// The `key=value` pairs of a line, without the version; an empty one is padding. One look at each byte,
+/// since this is most of what a long record costs.
+struct Pairs<'a>(&'a [u8]);
+
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = Result<Pair<'a>, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.0.is_empty() {
+            match self.take() {
+                Ok(None | Some((b"v", VERSION))) => {}
+                Ok(Some((b"v", version))) => {
+                    let version = printable(version);
+                    return Some(Err(format!(
+                        "is of format version {version}, which this program does not know"
+                    )));
+                }
+                Ok(Some(pair)) => return Some(Ok(pair)),
+                Err(problem) => return Some(Err(problem)),
+            }
+        }
+        None
     }
-    std::str::from_utf8(bytes).map_err(|error| error.to_string())
 }
 
-/// The `key=value` pairs; an empty one is padding.
-fn pairs(keys: &str) -> Result<Vec<(&str, &str)>, String> {
-    let mut pairs = Vec::with_capacity(12);
-    for pair in keys.split(';').filter(|pair| !pair.is_empty()) {
-        match pair.split_once('=') {
-            _ if pair.contains([' ', '\t']) => return Err("has a blank among its keys".to_owned()),
-            Some(("v", VERSION)) => {}
-            Some(("v", version)) => {
-                return Err(format!("is of format version {version}, which this program does not know"));
+impl<'a> Pairs<'a> {
+    /// Up to the next `;`.
+    fn take(&mut self) -> Result<Option<Pair<'a>>, String> {
+        let (mut equals, mut end) = (None, self.0.len());
+        for (at, byte) in self.0.iter().enumerate() {
+            match byte {
+                b';' => {
+                    end = at;
+                    break;
+                }
+                b'=' if equals.is_none() => equals = Some(at),
+                b'!'..=b'~' => {}
+                b' ' | b'\t' => return Err("has a blank among its keys".to_owned()),
+                _ => return Err("holds a byte that is not printable ASCII".to_owned()),
             }
-            Some((key, value)) => pairs.push((key, value)),
-            None => return Err(format!("has `{pair}` where key=value should be")),
+        }
+        let pair = &self.0[..end];
+        self.0 = self.0.get(end + 1..).unwrap_or_default();
+        match equals {
+            Some(at) => Ok(Some((&pair[..at], &pair[at + 1..]))),
+            None if pair.is_empty() => Ok(None),
+            None => Err(format!("has `{}` where key=value should be", printable(pair))),
         }
     }
-    Ok(pairs)
 }
 
 /// Whether the key is one of an identity's.
-fn identity_key(identity: &mut Identity, key: &str, value: &str) -> Result<bool, String> {
+fn identity_key(identity: &mut Identity, key: &[u8], value: &[u8]) -> Result<bool, String> {
     match key {
-        "uuid" => identity.uuid = Some(unescape(value)),
-        "pci" => identity.pci = Some(value.parse()?),
-        "id" => identity.id = Some(unescape(value)),
+        b"uuid" => identity.uuid = Some(unescape(value)),
+        b"pci" => identity.pci = Some(unescape(value).parse()?),
+        b"id" => identity.id = Some(unescape(value)),
         _ => return Ok(false),
     }
     Ok(true)
 }
 
 /// Whether the key is one of an owner's.
-fn owner_key(owner: &mut Owner, key: &str, value: &str) -> Result<bool, String> {
+fn owner_key(owner: &mut Owner, key: &[u8], value: &[u8]) -> Result<bool, String> {
     match key {
-        "start" => owner.start = Some(number(value)?),
-        "boot" => owner.boot = (value != "-").then(|| unescape(value)),
-        "pidns" => owner.pid_namespace = Some(number(value)?),
-        "uid" => owner.uid = Some(number(value)?),
+        b"start" => owner.start = Some(number(value)?),
+        b"boot" => owner.boot = (value != b"-").then(|| unescape(value)),
+        b"pidns" => owner.pid_namespace = Some(number(value)?),
+        b"uid" => owner.uid = Some(number(value)?),
         _ => return Ok(false),
     }
     Ok(true)
@@ -220,27 +255,24 @@ fn owner_key(owner: &mut Owner, key: &str, value: &str) -> Result<bool, String> 
 /// The ids of the grants that a free line was part of. It may be half written over, so all are taken.
 fn grants(line: &[u8]) -> Vec<u64> {
     let pieces = line.split(|byte| matches!(byte, b';' | b'\t'));
-    pieces
-        .filter_map(|piece| piece.strip_prefix(b"grant="))
-        .filter_map(|id| hex64(std::str::from_utf8(id).ok()?).ok())
-        .collect()
+    pieces.filter_map(|piece| piece.strip_prefix(b"grant=")).filter_map(|id| hex64(id).ok()).collect()
 }
 
-/// Digits only: `parse` alone would take a sign.
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_digits
-        .then(|| text.parse().ok())
-        .flatten()
-        .ok_or_else(|| format!("has `{text}` where a number should be"))
+/// Digits only: `str::parse` would take a sign.
+fn number<T: TryFrom<u64>>(digits: &[u8]) -> Result<T, String> {
+    let digit = |number: u64, byte: &u8| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    };
+    let number = if digits.is_empty() { None } else { digits.iter().try_fold(0, digit) };
+    let number = number.and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| format!("has `{}` where a number should be", printable(digits)))
 }
 
-fn hex64(text: &str) -> Result<u64, String> {
-    let is_hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hex
-        .then(|| u64::from_str_radix(text, 16).ok())
-        .flatten()
-        .ok_or_else(|| format!("has `{text}` where 16 hexadecimal digits should be"))
+fn hex64(digits: &[u8]) -> Result<u64, String> {
+    let digit = |number: u64, byte: &u8| Some(number << 4 | u64::from(char::from(*byte).to_digit(16)?));
+    let number = if digits.len() == 16 { digits.iter().try_fold(0, digit) } else { None };
+    number.ok_or_else(|| format!("has `{}` where 16 hexadecimal digits should be", printable(digits)))
 }
 
 fn excerpt(line: &[u8]) -> String {
@@ -257,7 +289,7 @@ fn printable(line: &[u8]) -> String {
 /// An assignment as a line, without its line end.
 pub(crate) fn print(assignment: &Assignment) -> String {
     let Assignment { index, slot, identity, owner, grant, since, invocation, cgroup, unknown } = assignment;
-    let mut line = format!("{index} {}\tv={VERSION}", owner.pid);
+    let mut line = format!("{index} {}\tv=1", owner.pid);
     let mut key = |key: &str, value: Option<String>| {
         if let Some(value) = value {
             let _ = write!(line, ";{key}={value}"); // writing to a String cannot fail
@@ -346,7 +378,7 @@ mod tests {
             ("3 4194304",            3, "4194304 where a pid"),
             ("3 1 2",                3, "`1 2` where a pid"),
             ("3\t4711",              3, "no blank before the pid"),
-            ("3 47\0\0",             3, "not printable ASCII"),
+            ("3 47\0\0",             3, "`47\\x00\\x00` where a pid"),
             ("3 47\tv=1;id=\u{e9}",  3, "not printable ASCII"),
             ("3 47\tv=2",            3, "format version 2"),
             ("3 47\tstart=x",        3, "`x` where a number"),

@@ -141,7 +141,8 @@ impl Ledger {
     fn undone(&self, undo: &[plan::Write], change: &Change, error: Error) -> Error {
         match (self.put(undo), change.granted.first()) {
             (Err(problem), Some(granted)) => {
-                Error::NotUndone { pid: granted.owner.pid, problem: format!("{error}, and {problem}") }
+                let problem = format!("{}, and {}", with_cause(&error), with_cause(&problem));
+                Error::NotUndone { pid: granted.owner.pid, problem }
             }
             _ => error,
         }
@@ -216,6 +217,11 @@ impl Snapshot {
     }
 }
 
+fn with_cause(error: &Error) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
+}
+
 fn read(host: &Host, file: &File, path: &Path) -> Result<(Text, FileFacts), Error> {
     let found = file::metadata(file, path)?;
     if found.len() > LARGEST {
@@ -232,8 +238,7 @@ fn read(host: &Host, file: &File, path: &Path) -> Result<(Text, FileFacts), Erro
 /// Whether the file was last changed before this boot, so that every owner in it is dead. A file of another
 /// kind, named by mistake, is older than this boot as well.
 fn is_outdated(host: &Host, facts: &FileFacts, text: &Text) -> bool {
-    let is_old = facts.is_on_local_disk && host.boot_began().is_some_and(|began| facts.changed < began);
-    is_old && text.is_a_record()
+    !text.damaged.is_empty() && text.is_a_record() && facts.is_of_an_earlier_boot(host)
 }
 
 /// Damage refuses the file, or withholds an index, unless it is of an earlier boot.

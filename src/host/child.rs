@@ -21,12 +21,15 @@ use nix::sys::signal::{SigHandler, Signal, killpg, signal};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpid, getppid};
 
+use crate::host::process::parse_stat;
 use stream::Stream;
 
 /// A few thousand devices fit in it.
 const MOST_STDOUT: u64 = 1 << 20;
 const MOST_STDERR: u64 = 1 << 16;
-/// How long a killed process is waited for.
+/// How long a killed process is waited for: on a busy host even its end takes a while.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// After this long one that takes no signal is given up.
 const GRACE: Duration = Duration::from_millis(100);
 /// How long an exit can go unseen while another process keeps the streams open.
 const TICK: Duration = Duration::from_millis(10);
@@ -142,16 +145,23 @@ fn has_exited(child: &Child) -> io::Result<bool> {
 fn end(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     // The one error there is means that nobody is left.
     let _ = killpg(pid(child), Signal::SIGKILL);
-    let until = Instant::now() + GRACE;
+    let since = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
         let status = child.try_wait()?;
-        if status.is_some() || Instant::now() >= until {
+        let waited = since.elapsed();
+        if status.is_some() || waited >= PATIENCE || (waited >= GRACE && hangs(child)) {
             return Ok(status);
         }
         std::thread::sleep(pause);
         pause = TICK.min(pause * 2);
     }
+}
+
+/// Whether it is in a system call that no signal ends. If nothing can be seen of it, it is not waited for.
+fn hangs(child: &Child) -> bool {
+    let stat = std::fs::read(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    parse_stat(&stat).is_none_or(|process| process.state == b'D')
 }
 
 fn pid(child: &Child) -> Pid {

@@ -189,11 +189,16 @@ pub(crate) fn compile(directory: &Path, source: &str) -> PathBuf {
     program
 }
 
-/// Whether the test can go on: says aloud if not.
-pub(crate) fn is_root(test: &str) -> bool {
-    let is_root = nix::unistd::geteuid().is_root();
-    if !is_root {
-        eprintln!("{test} is skipped: it needs root");
+/// Puts a program into a pid namespace of its own.
+pub(crate) const CONTAINER: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+
+/// Whether there is another pid namespace to be had, below the initial one. Says aloud if not.
+pub(crate) fn can_make_namespaces(test: &str) -> bool {
+    let is_initial = Host::new(Path::new("/")).is_initial_pid_namespace();
+    let made = Command::new("unshare").args(CONTAINER).arg("true").stderr(Stdio::null()).status();
+    let can = is_initial && made.is_ok_and(|status| status.success());
+    if !can {
+        eprintln!("SKIPPED {test}: it makes pid namespaces below the initial one");
     }
-    is_root
+    can
 }

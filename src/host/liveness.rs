@@ -188,7 +188,7 @@ fn cached<K: Clone + Eq + std::hash::Hash>(
 mod tests {
     use std::fs;
 
-    use super::super::fixture::{BOOT, INITIAL, Running, Tree, is_root, wait_for};
+    use super::super::fixture::{BOOT, CONTAINER, INITIAL, Running, Tree, can_make_namespaces, wait_for};
     use super::*;
     use crate::assignment::Grant;
     use crate::device::Identity;
@@ -429,14 +429,12 @@ mod tests {
 
     #[test]
     fn a_real_process_in_another_namespace_is_seen_from_the_initial_one() {
-        let test = "a_real_process_in_another_namespace_is_seen_from_the_initial_one";
-        if !is_root(test) || !here().is_initial_pid_namespace() {
-            eprintln!("{test} is skipped: it needs root in the initial pid namespace");
+        if !can_make_namespaces("a_real_process_in_another_namespace_is_seen_from_the_initial_one") {
             return;
         }
         // Pid 2 in there, so that another pid than 1 is looked for.
         let script = "sleep 60 & readlink /proc/self/ns/pid; wait";
-        let arguments = ["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script];
+        let arguments = [&CONTAINER[..], &["sh", "-c", script]].concat();
         let mut unshare = Running::start("unshare", &arguments);
         let namespace = crate::host::namespace::parse_link(&unshare.line());
         let host = here();

@@ -57,6 +57,11 @@ impl Host {
         self.root.join("proc").join(relative)
     }
 
+    /// A path below `/sys`.
+    pub(crate) fn sys(&self, relative: impl AsRef<Path>) -> PathBuf {
+        self.root.join("sys").join(relative)
+    }
+
     /// A path below `/dev`.
     pub(crate) fn dev(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.root.join("dev").join(relative)

@@ -119,7 +119,7 @@ pub(crate) fn ticks_per_second() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{INITIAL, Running, Tree, is_root};
+    use super::super::fixture::{CONTAINER, INITIAL, Running, Tree, can_make_namespaces};
     use super::*;
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
     fn the_constants_are_the_kernels() {
         let here = Host::new(Path::new("/"));
         if !here.is_initial_pid_namespace() {
-            eprintln!("the_constants_are_the_kernels is skipped: it needs the initial pid namespace");
+            eprintln!("SKIPPED the_constants_are_the_kernels: it needs the initial pid namespace");
             return;
         }
         // Pid 2 is the kernel's, and in no other namespace than the first ones.
@@ -200,14 +200,12 @@ mod tests {
 
     #[test]
     fn a_process_in_a_namespace_below_has_another() {
-        if !is_root("a_process_in_a_namespace_below_has_another") {
+        if !can_make_namespaces("a_process_in_a_namespace_below_has_another") {
             return;
         }
         let script = "readlink /proc/self/ns/pid; exec sleep 60";
-        let mut unshare = Running::start(
-            "unshare",
-            &["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script],
-        );
+        let arguments = [&CONTAINER[..], &["sh", "-c", script]].concat();
+        let mut unshare = Running::start("unshare", &arguments);
         let inner = parse_link(&unshare.line());
         let here = Host::new(Path::new("/"));
         let child = here

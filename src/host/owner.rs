@@ -367,7 +367,7 @@ mod tests {
         let here = Host::new(Path::new("/"));
         let found = find(&here, Form::Allocate, None, &Service::default(), &mut Notes::default());
         match std::os::unix::process::parent_id() {
-            0 | 1 => eprintln!("our_parent_here_is_the_real_one is skipped: it has no parent here"),
+            0 | 1 => eprintln!("SKIPPED our_parent_here_is_the_real_one: it has no parent here"),
             parent => assert_pid("the test runner", &found, parent),
         }
     }

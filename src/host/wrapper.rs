@@ -31,7 +31,8 @@ pub(crate) fn is_one(host: &Host, process: &Process) -> bool {
 
 /// The JVM that a wrapper was started from, or else the wrapper.
 pub(crate) fn behind(host: &Host, wrapper: Process, notes: &mut Notes) -> Process {
-    let Process { pid, name, .. } = &wrapper;
+    // A process chooses its own name.
+    let (pid, name) = (wrapper.pid, wrapper.name.escape_default());
     if let Some(java) = java_above(host, &wrapper) {
         notes.detail(format!("the owner is pid {}, the JVM that started {name}, pid {pid}", java.pid));
         return java;
@@ -140,6 +141,13 @@ mod tests {
             assert_eq!((pid, warnings.len()), (30, usize::from(warns)), "{case}: {warnings:?}");
             assert!(warnings.iter().all(|line| line.contains("sh, pid 30") && line.contains("--owner")), "{case}");
         }
+    }
+
+    #[test]
+    fn a_warning_is_one_line() {
+        let tree = wrapped("x\ny\x1b[2J", 40).link("proc/30/exe", "/bin/dash");
+        let (_, warnings) = owner(&tree);
+        assert!(warnings[0].starts_with(r"the owner is x\ny\u{1b}[2J, pid 30, "), "{}", warnings[0]);
     }
 
     #[test]

@@ -13,14 +13,19 @@
 //!
 //! Not here: who holds a device (`coordination`), and who is given one (`policy`).
 
+mod amd;
+mod amd_smi;
 mod answer;
+mod auto;
 mod distinct;
 mod file;
 mod nvidia_smi;
 mod probe;
 mod procfs;
+mod rocm_smi;
 mod simulated;
 mod source;
+mod sysfs;
 mod text;
 
 use std::ffi::OsString;
@@ -33,12 +38,14 @@ use crate::host::Host;
 use crate::host::deadline::Deadline;
 use crate::notes::Notes;
 
-pub(crate) use source::Source;
+pub(crate) use source::{Source, Vendor};
 
 /// What the command line says about the source.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) source: Source,
+    /// Whose GPUs `auto` looks for; `None` is those of whoever has any.
+    pub(crate) vendor: Option<Vendor>,
     /// The root of a driver that is installed apart from the host, as a driver container is.
     pub(crate) driver_root: Option<PathBuf>,
     /// Where vendors' tools are looked up, and all that they get as environment; `None` is our own
@@ -55,8 +62,8 @@ pub(crate) fn read(
 ) -> Result<Inventory, Error> {
     let since = Instant::now();
     let devices = match &settings.source {
-        Source::Auto => return probe::first(&source::Probe::AUTO, host, settings, deadline, notes),
-        Source::Probe(one) => return probe::first(&[*one], host, settings, deadline, notes),
+        Source::Auto => return auto::read(host, settings, deadline, notes),
+        Source::Probe(one) => return auto::one(*one, host, settings, deadline, notes),
         Source::File(path) => file::read(path, host)?,
         Source::Simulated(count) => simulated::devices(*count),
     };
@@ -81,7 +88,7 @@ mod tests {
     use super::*;
 
     fn inventory(source: &str) -> Result<Inventory, Error> {
-        let settings = Settings { source: source.parse().unwrap(), driver_root: None, search_path: None };
+        let settings = Settings { source: source.parse().unwrap(), vendor: None, driver_root: None, search_path: None };
         let deadline = Deadline::after(Duration::from_secs(60));
         read(&Host::new(Path::new("/nonexistent")), &settings, deadline, &mut Notes::default())
     }

@@ -7,25 +7,29 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
 use crate::inventory::answer::{Answer, Found, Silence};
-use crate::inventory::source::Probe;
-use crate::inventory::{Settings, answered, distinct, nvidia_smi, procfs};
+use crate::inventory::source::{Probe, Vendor};
+use crate::inventory::{Settings, amd_smi, answered, distinct, nvidia_smi, procfs, rocm_smi, sysfs};
 use crate::notes::Notes;
 
-/// The devices that the first of `probes` names that answers.
+/// Why none of the sources that were asked gave an answer.
+pub(super) type Silent = Vec<(Probe, Silence)>;
+
+/// The devices that the first of `probes` names that answers. `is_last`: no other source is asked after them.
 pub(super) fn first(
     probes: &[Probe],
+    is_last: bool,
     host: &Host,
     settings: &Settings,
     deadline: Deadline,
     notes: &mut Notes,
-) -> Result<Inventory, Error> {
+) -> Result<Inventory, Silent> {
     let mut silent = Vec::new();
     for (position, &probe) in probes.iter().enumerate() {
         if is_settled(probe, &silent) {
             continue;
         }
         let since = Instant::now();
-        let limit = share(deadline.left(), position + 1 == probes.len());
+        let limit = share(deadline.left(), is_last && position + 1 == probes.len());
         match ask(probe, host, settings, limit).and_then(distinguishable) {
             Ok(found) => {
                 notes.detail(answered(probe.name(), found.devices.len(), since));
@@ -37,13 +41,16 @@ pub(super) fn first(
             }
         }
     }
-    Err(refusal(&silent))
+    Err(silent)
 }
 
 fn ask(probe: Probe, host: &Host, settings: &Settings, limit: Duration) -> Answer {
     match probe {
         Probe::NvidiaSmi => nvidia_smi::read(host, settings, limit),
         Probe::Procfs => procfs::read(host),
+        Probe::Sysfs => sysfs::read(host),
+        Probe::AmdSmi => amd_smi::read(host, settings, limit),
+        Probe::RocmSmi => rocm_smi::read(host, settings, limit),
     }
 }
 
@@ -51,8 +58,8 @@ fn ask(probe: Probe, host: &Host, settings: &Settings, limit: Duration) -> Answe
 /// asked: a card that the driver could not start is in the list all the same.
 fn is_settled(probe: Probe, silent: &[(Probe, Silence)]) -> bool {
     match probe {
-        Probe::NvidiaSmi => false,
-        Probe::Procfs => silent.iter().any(|(_, why)| matches!(why, Silence::Nothing { sure: true, .. })),
+        Probe::NvidiaSmi | Probe::Sysfs => false,
+        Probe::Procfs | Probe::AmdSmi | Probe::RocmSmi => silent.iter().any(|(_, why)| matches!(why, Silence::Nothing { sure: true, .. })),
     }
 }
 
@@ -78,12 +85,14 @@ fn accept(probe: Probe, found: Found, silent: &[(Probe, Silence)], notes: &mut N
         notes.warn(format!("devices are read from {source}, since {} failed: {why}", failed.name()));
     }
     notes.warnings.extend(found.warnings);
-    Inventory { source: source.to_owned(), devices: found.devices, tells_instances: false }
+    // AMD's partitions are devices.
+    let tells_instances = probe.vendor() == Vendor::Amd;
+    Inventory { source: source.to_owned(), devices: found.devices, tells_instances }
 }
 
 /// Why there is no inventory: too slow before broken, and broken before "there is no device", since a
 /// source that failed could have named one.
-fn refusal(silent: &[(Probe, Silence)]) -> Error {
+pub(super) fn refusal(silent: &[(Probe, Silence)]) -> Error {
     let mut none = "`--source file:PATH` or simulated:N need no driver";
     let mut broken = None;
     for (probe, why) in silent {
@@ -102,7 +111,7 @@ fn refusal(silent: &[(Probe, Silence)]) -> Error {
 }
 
 /// Each source with its reason, as one clause of a line.
-fn reasons<'a>(silent: impl Iterator<Item = &'a (Probe, Silence)>) -> String {
+pub(super) fn reasons<'a>(silent: impl Iterator<Item = &'a (Probe, Silence)>) -> String {
     silent.map(|(probe, why)| format!("{}: {why}", probe.name())).collect::<Vec<_>>().join("; ")
 }
 

@@ -24,17 +24,76 @@ pub(crate) enum Source {
 pub(crate) enum Probe {
     NvidiaSmi,
     Procfs,
+    Sysfs,
+    AmdSmi,
+    RocmSmi,
 }
 
 impl Probe {
     /// All of them, in the order in which `auto` asks.
-    pub(super) const AUTO: [Probe; 2] = [Probe::NvidiaSmi, Probe::Procfs];
+    pub(super) const AUTO: [Probe; 5] =
+        [Probe::NvidiaSmi, Probe::Procfs, Probe::Sysfs, Probe::AmdSmi, Probe::RocmSmi];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Probe::NvidiaSmi => "nvidia-smi",
             Probe::Procfs => "procfs",
+            Probe::Sysfs => "sysfs",
+            Probe::AmdSmi => "amd-smi",
+            Probe::RocmSmi => "rocm-smi",
         }
+    }
+
+    pub(super) fn vendor(self) -> Vendor {
+        match self {
+            Probe::NvidiaSmi | Probe::Procfs => Vendor::Nvidia,
+            Probe::Sysfs | Probe::AmdSmi | Probe::RocmSmi => Vendor::Amd,
+        }
+    }
+}
+
+/// Whose GPUs a source looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vendor {
+    Nvidia,
+    Amd,
+}
+
+impl Vendor {
+    const ALL: [Vendor; 2] = [Vendor::Nvidia, Vendor::Amd];
+
+    /// Of the devices that `source` has named; none if it may describe devices of any kind.
+    pub(crate) fn of(source: &str) -> Option<Vendor> {
+        Probe::AUTO.into_iter().find(|probe| probe.name() == source).map(Probe::vendor)
+    }
+
+    /// Its sources, in the order in which they are asked.
+    pub(super) fn probes(self) -> Vec<Probe> {
+        Probe::AUTO.into_iter().filter(|probe| probe.vendor() == self).collect()
+    }
+
+    /// As people write it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Vendor::Nvidia => "NVIDIA",
+            Vendor::Amd => "AMD",
+        }
+    }
+}
+
+impl FromStr for Vendor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let vendor = Vendor::ALL.into_iter().find(|vendor| vendor.to_string() == text);
+        vendor.ok_or_else(|| "it takes nvidia or amd".to_owned())
+    }
+}
+
+/// As `--vendor` takes it.
+impl fmt::Display for Vendor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.name().to_ascii_lowercase())
     }
 }
 
@@ -92,6 +151,9 @@ mod tests {
             "auto",
             "nvidia-smi",
             "procfs",
+            "sysfs",
+            "amd-smi",
+            "rocm-smi",
             "file:/a b:c.json",
             "file:relative",
             "simulated:0",
@@ -102,10 +164,20 @@ mod tests {
     }
 
     #[test]
+    fn a_vendor_has_sources() {
+        for vendor in Vendor::ALL {
+            assert_eq!(vendor.to_string().parse(), Ok(vendor));
+            assert_eq!(Vendor::of(vendor.probes()[0].name()), Some(vendor));
+        }
+        assert_eq!(Vendor::of("simulated:8"), None);
+        assert!("AMD".parse::<Vendor>().is_err());
+    }
+
+    #[test]
     #[rustfmt::skip] // a table
     fn rejects() {
         for (text, says) in [
-            ("",                  "known are auto, nvidia-smi, procfs, file:PATH, simulated:N"),
+            ("",                  "known are auto, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH, simulated:N"),
             ("nvidia",            "`nvidia` is not a source"),
             ("Auto",              "`Auto` is not a source"),
             ("procfs:",           "`procfs:` is not a source"),

@@ -4,6 +4,7 @@
 //! A unit that nobody holds goes before one whose owner has died: the order of Flink's own script. What
 //! cannot be known is treated as held.
 
+mod names;
 mod occupancy;
 
 use std::collections::BTreeMap;

@@ -1,9 +1,8 @@
 //! Who holds what: every line of the record set against the units of the host.
 
-use std::collections::HashMap;
-
 use crate::assignment::{Drained, Record, Standing, Withheld};
-use crate::device::{Health, Identity, Inventory, PciAddress, Relation, Unit};
+use crate::device::{Health, Identity, Inventory, Unit};
+use crate::policy::names::{Names, Part};
 
 /// A unit and what the record says of it.
 #[derive(Debug)]
@@ -107,101 +106,5 @@ impl Place<'_> {
             () if self.holders.is_empty() => State::Free,
             () => State::Stale,
         }
-    }
-}
-
-/// What a name can mean: a device with all that it is divided into, or one instance of it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Part {
-    device: usize,
-    instance: Option<usize>,
-}
-
-impl Part {
-    fn whole(device: usize) -> Part {
-        Part { device, instance: None }
-    }
-}
-
-/// The devices and their instances by each of their names.
-struct Names<'a> {
-    inventory: &'a Inventory,
-    uuid: HashMap<&'a str, Part>,
-    pci: HashMap<PciAddress, Part>,
-    id: HashMap<&'a str, Part>,
-    index: HashMap<u32, usize>,
-    /// Whether every device has a UUID.
-    has_uuids: bool,
-}
-
-impl<'a> Names<'a> {
-    fn of(inventory: &'a Inventory) -> Names<'a> {
-        let devices = || inventory.devices.iter().enumerate();
-        let by = |at| Part::whole(at);
-        let mut uuid: HashMap<&str, Part> =
-            devices().filter_map(|(at, device)| Some((device.identity.uuid.as_deref()?, by(at)))).collect();
-        let has_uuids = uuid.len() == inventory.devices.len();
-        uuid.extend(devices().flat_map(|(device, described)| {
-            let instances = described.instances.iter().flatten().enumerate();
-            instances.filter_map(move |(at, instance)| {
-                Some((instance.uuid.as_deref()?, Part { device, instance: Some(at) }))
-            })
-        }));
-        Names {
-            inventory,
-            uuid,
-            pci: devices().filter_map(|(at, device)| Some((device.identity.pci?, by(at)))).collect(),
-            id: devices().filter_map(|(at, device)| Some((device.identity.id.as_deref()?, by(at)))).collect(),
-            index: devices().map(|(at, device)| (device.index, at)).collect(),
-            has_uuids,
-        }
-    }
-
-    /// Calls `found` with all that a line of the record means, and tells whether by its name.
-    ///
-    /// Any equal name decides. Where none is equal, and every device has another name of a kind that was
-    /// recorded, the recorded device is not here. What can be neither matched nor excluded holds its index,
-    /// or, if that device is excluded, every device that is not.
-    fn each(&self, index: u32, identity: &Identity, found: impl FnMut(Part)) -> bool {
-        let by_uuid = identity.uuid.as_deref().and_then(|uuid| self.uuid.get(uuid)).copied();
-        let by_pci = identity.pci.and_then(|pci| self.pci.get(&pci)).copied();
-        let by_id = identity.id.as_deref().and_then(|id| self.id.get(id)).copied();
-        let mut matches: Vec<Part> = [by_uuid, by_pci, by_id].into_iter().flatten().collect();
-        let is_named = !matches.is_empty();
-        if !is_named {
-            matches = self.not_excluded(index, identity);
-        }
-        matches.sort_unstable();
-        matches.dedup();
-        matches.into_iter().for_each(found);
-        is_named
-    }
-
-    fn not_excluded(&self, index: u32, identity: &Identity) -> Vec<Part> {
-        if self.excludes_all(identity) {
-            return Vec::new();
-        }
-        let devices = &self.inventory.devices;
-        let is_unseen = self.is_unseen_instance(identity);
-        let may_be = |at: &usize| is_unseen || devices[*at].identity.relation(identity) == Relation::Unknown;
-        match self.index.get(&index) {
-            Some(at) if may_be(at) => vec![Part::whole(*at)],
-            None if identity.is_empty() => Vec::new(), // an index of the script's that this host does not have
-            _ => (0..devices.len()).filter(may_be).map(Part::whole).collect(),
-        }
-    }
-
-    /// The common case, told without a look at every device.
-    fn excludes_all(&self, identity: &Identity) -> bool {
-        let all = self.inventory.devices.len();
-        (identity.uuid.is_some() && self.has_uuids && !self.is_unseen_instance(identity))
-            || (identity.pci.is_some() && self.pci.len() == all)
-            || (identity.id.is_some() && self.id.len() == all)
-    }
-
-    /// An instance is compared with instances only: where the source does not tell them, no device excludes it.
-    fn is_unseen_instance(&self, identity: &Identity) -> bool {
-        let is_instance = identity.uuid.as_deref().is_some_and(|uuid| uuid.starts_with("MIG-"));
-        is_instance && !self.inventory.tells_instances
     }
 }

@@ -5,12 +5,12 @@
 use std::env;
 use std::path::PathBuf;
 
-/// Where downloads are kept: `GPU_COORD_TEST_CACHE`, else below the user's cache directory.
+/// Where downloads are kept: `FLINK_TEST_CACHE`, else below the user's cache directory.
 pub(crate) fn cache() -> PathBuf {
-    path("GPU_COORD_TEST_CACHE")
+    path("FLINK_TEST_CACHE")
         .or_else(|| Some(path("XDG_CACHE_HOME")?.join("gpu-coord-tests")))
         .or_else(|| Some(path("HOME")?.join(".cache/gpu-coord-tests")))
-        .expect("no HOME: set GPU_COORD_TEST_CACHE to a directory outside the repository")
+        .expect("no HOME: set FLINK_TEST_CACHE to a directory outside the repository")
 }
 
 /// A program of the JDK: that of `JAVA_HOME` if it is set, else the one on `PATH`.

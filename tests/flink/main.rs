@@ -2,7 +2,7 @@
 //!
 //! `cargo test --features real-flink --test flink` is the one command. It wants Python with pip, a JDK of
 //! 17 or later, `setpriv`, `ps` and `flock`; Flink itself is fetched through pip, once, into
-//! `$GPU_COORD_TEST_CACHE` (see `cache`). What is missing fails a test, with a line that says what to
+//! `$FLINK_TEST_CACHE` (see `cache`). What is missing fails a test, with a line that says what to
 //! install: nothing is skipped. CONTRIBUTING.md says more.
 //!
 //! * `discovery`: standalone clusters whose TaskManagers call gpu-coord, and a job that reports what each

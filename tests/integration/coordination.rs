@@ -175,7 +175,7 @@ fn a_line_that_begins_with_an_index_and_is_no_assignment_withholds_it() {
     for (text, problem) in [
         ("1 47x\n",        "`1 47x` has `47x` where a pid should be"),
         ("1 \n",           "`1 ` has `` where a pid should be"),
-        ("1 47\0\0\n",     "`1 47\\x00\\x00` holds a byte that is not printable ASCII"),
+        ("1 47\0\0\n",     "`1 47\\x00\\x00` has `47\\x00\\x00` where a pid should be"),
         ("1 4711",         "is cut short: the last line has no end"),
         ("1 0\n",          "`1 0` has 0 where a pid should be"),
         ("1 4194305\n",    "`1 4194305` has 4194305 where a pid should be"),

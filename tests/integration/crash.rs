@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::signal::Signal;
 
 use crate::record::{Held, assert_sound, held_in, is_alive, of_the_living, units_of};
-use crate::running::{End, Running, wait_until};
+use crate::running::{End, Running, ending_signals, wait_until};
 use crate::sandbox::{Process, Sandbox, dead_pid};
 use crate::strace::{self, Call};
 
@@ -53,6 +53,19 @@ impl Scene {
         dead.kill();
         let others = BTreeSet::from([(0, other.pid())]);
         Scene { host, before, owner: Process::start(), others, _others: vec![other] }
+    }
+
+    /// What two crashes left: a grant of which one line was never made to hold, and room that was not filled.
+    fn after_a_crash() -> Scene {
+        let (other, unlucky) = (Process::start(), Process::start());
+        let (host, before) = Scene::with(&[(&other, 1), (&unlucky, 2)], "");
+        let mut before = before.unwrap();
+        let last = before[..before.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+        before[last] = b'#';
+        before.extend([b'\n'; 300]);
+        let others = BTreeSet::from([(0, other.pid())]);
+        let others_processes = vec![other, unlucky];
+        Scene { host, before: Some(before), owner: Process::start(), others, _others: others_processes }
     }
 
     /// Lines of Flink's script, of a living owner and of a dead one.
@@ -193,6 +206,7 @@ fn killed_at_every_call_allocate_leaves_a_record_that_holds() {
     thread::scope(|scope| {
         scope.spawn(|| allocate(&Scene::empty(), "allocate 2"));
         scope.spawn(|| allocate(&Scene::with_a_stale_grant(), "2 --enable-coordination-mode"));
+        scope.spawn(|| allocate(&Scene::after_a_crash(), "allocate 2"));
         scope.spawn(|| allocate(&Scene::beside_the_script(), "2 --enable-coordination-mode"));
     });
 }
@@ -218,7 +232,7 @@ fn ended_at_every_call_allocate_prints_what_it_records() {
     let line = scene.line("2 --enable-coordination-mode");
     let mut ends = (0, 0);
     for call in scene.calls(&line) {
-        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        for signal in ending_signals() {
             let (end, stdout) = scene.run_with(signal, &call, &line);
             let given = units_of(&scene.held(), scene.owner.pid());
             assert_eq!(units(&stdout), given, "{signal} at {call:?}");

@@ -85,7 +85,7 @@ impl Sandbox {
 
 /// Written by another process: a descriptor of ours that is open for writing would be inherited for a
 /// moment by what other tests start, and a file that is open for writing cannot be run.
-fn write_script(path: &Path, script: &str) {
+pub(crate) fn write_script(path: &Path, script: &str) {
     let mut shell = Command::new("sh")
         .args(["-c", "cat > \"$0\"; chmod 755 \"$0\""])
         .arg(path)
@@ -186,21 +186,32 @@ fn a_tool_that_cannot_be_killed_is_abandoned() {
     let is_freezer =
         |line: &&str| line.split(' ').nth(3).is_some_and(|it| it.split(',').any(|it| it == "freezer"));
     let Some(freezer) = mounts.lines().find(is_freezer).and_then(|line| line.split(' ').nth(1)) else {
-        return println!("skipped: no freezer of cgroup v1 is mounted");
+        return eprintln!("skipped: no freezer of cgroup v1 is mounted");
     };
-    let group = Path::new(freezer).join(format!("gpu-coord-test-{}", std::process::id()));
-    if let Err(err) = fs::create_dir(&group) {
-        return println!("skipped: no control group can be made: {err}");
+    let group = Frozen(Path::new(freezer).join(format!("gpu-coord-test-{}", std::process::id())));
+    if let Err(err) = fs::create_dir(&group.0) {
+        return eprintln!("skipped: no control group can be made: {err}");
     }
-    let freeze = format!("echo $$ > {0}/tasks; echo FROZEN > {0}/freezer.state; sleep 1000", group.display());
-    let sandbox = Sandbox::with_smi(&freeze);
-    let output = sandbox.command().args(["--deadline", "1"]).output().unwrap();
-    fs::write(group.join("freezer.state"), "THAWED").unwrap();
-    until("the group is not empty", || fs::remove_dir(&group).is_ok());
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(3), "{stderr}");
-    assert!(stderr.ends_with("; restart the host\n"), "{stderr}");
+    let directory = group.0.display();
+    let freeze = format!("echo $$ > {directory}/tasks; echo FROZEN > {directory}/freezer.state; sleep 1000");
+    let assert = Sandbox::with_smi(&freeze).run(&["--deadline", "1"]).code(3);
+    let stderr = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
     assert!(stderr.contains("cannot be killed: it hangs in the kernel; procfs: "), "{stderr}");
+    assert!(stderr.ends_with("; restart the host\n"), "{stderr}");
+}
+
+/// A control group whose processes cannot be ended before they are thawed, which dropping it does.
+struct Frozen(PathBuf);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let since = Instant::now();
+        while self.0.exists() && since.elapsed() < FOR_EVER {
+            let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+            let _ = fs::remove_dir(&self.0);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 #[test]
@@ -306,7 +317,7 @@ fn a_file_is_read_from_where_it_is_and_its_nodes_below_the_root() {
 
 #[test]
 fn an_unknown_source_is_a_wrong_command_line() {
-    let known = "known are auto, nvidia-smi, procfs, file:PATH, simulated:N";
+    let known = "known are auto, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH, simulated:N";
     Sandbox::new().refuses(&["--source", "nvml2"], 2, known);
     Sandbox::new().refuses(&["--source", "simulated:many"], 2, "needs a number of devices from 0 to 1000000");
 }

@@ -2,16 +2,22 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails, and says where")]
 #![expect(clippy::print_stderr, reason = "a test that skips says so")]
 
+mod amd;
 mod command_line;
+mod concurrency;
 mod coordination;
 mod crash;
+mod disk;
 mod docs;
 mod executable;
 mod files;
+mod handover;
 mod hanging;
 mod inventory;
 mod lock;
+mod owners;
 mod record;
 mod running;
 mod sandbox;
 mod strace;
+mod unusual;

@@ -53,13 +53,41 @@ impl Running {
 
     /// The next line of its stdout, without the line end.
     pub(crate) fn line(&mut self) -> String {
-        let stdout = self.child.stdout.as_mut().unwrap();
-        let bytes = stdout.bytes().map(|byte| byte.unwrap()).take_while(|byte| *byte != b'\n').collect();
+        #[expect(clippy::unbuffered_bytes, reason = "what follows the line is read later")]
+        let bytes = self
+            .child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .bytes()
+            .map(|byte| byte.unwrap())
+            .take_while(|byte| *byte != b'\n')
+            .collect();
         String::from_utf8(bytes).unwrap()
+    }
+
+    /// A line on its stdin, which must be a pipe.
+    pub(crate) fn say(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.pid()).unwrap()), signal).unwrap();
+    }
+
+    /// Whether it has blocked a signal.
+    pub(crate) fn has_blocked(&self, signal: Signal) -> bool {
+        is_in("SigBlk", &self.pid().to_string(), signal)
+    }
+
+    /// Lets it go on after `SIGSTOP`, and waits for its end. It may not have stopped yet, so that it is told
+    /// again.
+    pub(crate) fn go_on(mut self) -> (End, String, String) {
+        wait_until("it has gone on and ended", || {
+            self.signal(Signal::SIGCONT);
+            self.child.try_wait().unwrap().is_some()
+        });
+        self.end()
     }
 
     /// Whether it has the file open.
@@ -72,6 +100,12 @@ impl Running {
 
     /// Waits for its end, and gives what is left of stdout and stderr.
     pub(crate) fn end(mut self) -> (End, String, String) {
+        let mut status = None;
+        wait_until("it has ended", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let status = status.unwrap();
         let read = |stream: Option<&mut dyn Read>| {
             let mut text = String::new();
             stream.map(|stream| stream.read_to_string(&mut text).unwrap());
@@ -79,7 +113,6 @@ impl Running {
         };
         let stdout = read(self.child.stdout.as_mut().map(|stream| stream as &mut dyn Read));
         let stderr = read(self.child.stderr.as_mut().map(|stream| stream as &mut dyn Read));
-        let status = self.child.wait().unwrap();
         let end = match status.signal() {
             Some(signal) => End::Killed(Signal::try_from(signal).unwrap()),
             None => End::Exit(status.code().unwrap()),
@@ -98,6 +131,19 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether the signal is in a set of `/proc/PID/status`.
+fn is_in(set: &str, pid: &str, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let digits = status.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix(':')).unwrap();
+    u64::from_str_radix(digits.trim(), 16).unwrap() >> (signal as u32 - 1) & 1 == 1
+}
+
+/// What ends the program, but for what it was started to ignore: a test inherits that from `nohup` and `&`.
+pub(crate) fn ending_signals() -> Vec<Signal> {
+    let signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+    signals.into_iter().filter(|signal| !is_in("SigIgn", "self", *signal)).collect()
 }
 
 /// The lock, kept by this process until it is dropped.
@@ -127,14 +173,20 @@ pub(crate) fn opened(host: &Sandbox, running: Running) -> Running {
 /// The program, which has recorded what it grants to `owner`, keeps the lock, and cannot print it: its stdout
 /// is a pipe that is full. It was not when the program looked, before it waited for the lock.
 pub(crate) fn unheard(host: &Sandbox, line: &str, owner: u32) -> (Running, PipeReader) {
+    unheard_by(host, &mut host.program(line), owner)
+}
+
+/// The same, for a command that becomes the program.
+pub(crate) fn unheard_by(host: &Sandbox, command: &mut Command, owner: u32) -> (Running, PipeReader) {
     let lock = locked(&host.file());
     let (reader, mut writer) = pipe().unwrap();
-    let running = Running::with_stdout(&mut host.program(line), writer.try_clone().unwrap().into());
+    let running = Running::with_stdout(command, writer.try_clone().unwrap().into());
     let running = opened(host, running);
     let size = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).unwrap();
     // Exactly its size: `O_NONBLOCK` would be the program's too.
     writer.write_all(&vec![b'x'; usize::try_from(size).unwrap()]).unwrap();
     drop(lock);
+    command.stdout(Stdio::null()); // it keeps the writer's end otherwise
     wait_until("the grant is recorded", || host.holders().iter().any(|(_, pid)| *pid == owner));
     (running, reader)
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use assert_cmd::Command;
 use assert_cmd::assert::Assert;
@@ -57,7 +58,9 @@ impl Sandbox {
 
     /// `gpu-coord`, with the words of `line`, the coordination file and, where it has one, the source.
     pub(crate) fn command(&self, line: &str) -> Command {
-        Command::from_std(self.program(line))
+        let mut command = Command::from_std(self.program(line));
+        command.timeout(Duration::from_secs(60)); // what hangs fails
+        command
     }
 
     /// The same, to be started and not waited for.

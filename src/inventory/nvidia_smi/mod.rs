@@ -99,6 +99,7 @@ mod tests {
     fn settings(driver_root: Option<&Path>, search_path: Option<&Path>) -> Settings {
         Settings {
             source: crate::inventory::Source::Auto,
+            vendor: None,
             driver_root: driver_root.map(Path::to_owned),
             search_path: search_path.map(|path| path.as_os_str().to_owned()),
         }

@@ -1,0 +1,89 @@
+//! From the nodes of the KFD topology to devices.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use crate::device::{Device, Health, Identity, PciAddress, Use};
+use crate::inventory::sysfs::drm::Drm;
+use crate::inventory::sysfs::gpu::Gpu;
+use crate::inventory::sysfs::properties::{self, Properties};
+use crate::inventory::sysfs::{Node, text};
+
+/// What the kernel calls a chip of which it knows no name.
+const NAMELESS: &str = "ip discovery";
+
+/// What the nodes' devices are read from.
+pub(super) struct Reader<'a> {
+    /// Of the nodes.
+    pub(super) directory: &'a Path,
+    pub(super) drm: Drm<'a>,
+    /// By [`Gpu::id`].
+    pub(super) uses: Option<HashMap<u64, Vec<Use>>>,
+}
+
+impl Reader<'_> {
+    /// In the order of the nodes.
+    pub(super) fn nodes(&self, gpus: &[Gpu]) -> Vec<Node> {
+        let addresses: Vec<_> = gpus.iter().map(|gpu| self.address(gpu)).collect();
+        // Partitions differ in the function alone.
+        let card = |address: &Option<PciAddress>| address.map(|it| (it.domain, it.bus, it.device));
+        let is_alone = |of: &Option<PciAddress>| addresses.iter().filter(|it| card(it) == card(of)).count() == 1;
+        let node = |(index, (gpu, address)): (u32, (&Gpu, &Option<PciAddress>))| Node {
+            number: gpu.number,
+            gpu_id: gpu.id,
+            device: self.device(index, gpu, *address, is_alone(address)),
+        };
+        (0..).zip(gpus.iter().zip(&addresses)).map(node).collect()
+    }
+
+    fn address(&self, gpu: &Gpu) -> Option<PciAddress> {
+        let properties = gpu.properties.as_ref().ok()?;
+        let of_drm = || properties.render_minor.and_then(|minor| self.drm.address(minor));
+        properties.address(properties.domain.or_else(|| Some(of_drm()?.domain)).unwrap_or(0))
+    }
+
+    fn device(&self, index: u32, gpu: &Gpu, pci: Option<PciAddress>, is_alone: bool) -> Device {
+        let device = Device::new(index, Identity { pci, ..Identity::default() });
+        let properties = match &gpu.properties {
+            Ok(properties) => properties,
+            Err(problem) => return Device { health: Health::Sick(problem.clone()), ..device },
+        };
+        let minor = properties.render_minor;
+        let nameless = || Health::Sick("KFD does not tell its PCI address".to_owned());
+        // The graphics side counts the memory of the whole card.
+        let of_card = |attribute| self.drm.bytes(minor.filter(|_| is_alone)?, attribute);
+        let total = self.local_bytes(gpu.number).or_else(|| of_card("mem_info_vram_total"));
+        Device {
+            name: self.name(gpu.number, properties),
+            memory_mib: total.map(|bytes| bytes >> 20),
+            memory_used_mib: of_card("mem_info_vram_used").map(|bytes| bytes >> 20),
+            minor,
+            nodes: minor.map(|minor| self.drm.nodes(minor)).unwrap_or_default(),
+            health: pci.map_or_else(nameless, |_| Health::Sound),
+            processes: self.processes(gpu.id),
+            unique_id: properties.unique_id,
+            ..device
+        }
+    }
+
+    fn name(&self, number: u32, properties: &Properties) -> Option<String> {
+        let chip = || text(&self.directory.join(number.to_string()).join("name")).ok();
+        let product = properties.render_minor.and_then(|minor| self.drm.product(minor));
+        let name = product.or_else(|| chip().filter(|name| !name.is_empty() && name != NAMELESS));
+        name.or_else(|| properties.architecture.clone()).map(|name| name.replace(char::is_control, "?"))
+    }
+
+    fn local_bytes(&self, number: u32) -> Option<u64> {
+        let banks = fs::read_dir(self.directory.join(number.to_string()).join("mem_banks")).ok()?;
+        let bytes =
+            |bank: fs::DirEntry| properties::local_bytes(&text(&bank.path().join("properties")).ok()?);
+        let total: u64 = banks.flatten().filter_map(bytes).sum();
+        Some(total).filter(|total| *total > 0)
+    }
+
+    fn processes(&self, gpu: Option<u64>) -> Option<Vec<Use>> {
+        let uses = self.uses.as_ref()?;
+        Some(uses.get(&gpu?).cloned().unwrap_or_default())
+    }
+}

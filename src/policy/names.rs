@@ -1,0 +1,130 @@
+//! What a line of the record means: from the names that it gives to the devices at hand.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use crate::device::{Identity, Inventory, PciAddress, Relation};
+
+/// What a name can mean: a device with all that it is divided into, or one instance of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Part {
+    pub(super) device: usize,
+    pub(super) instance: Option<usize>,
+}
+
+impl Part {
+    fn whole(device: usize) -> Part {
+        Part { device, instance: None }
+    }
+}
+
+pub(super) struct Names<'a> {
+    inventory: &'a Inventory,
+    /// Made when the first line needs them: most lines are those of devices that have not moved.
+    tables: OnceCell<Tables<'a>>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(inventory: &'a Inventory) -> Names<'a> {
+        Names { inventory, tables: OnceCell::new() }
+    }
+
+    /// Calls `found` with all that a line of the record means, and tells whether by its name.
+    ///
+    /// Any equal name decides. Where none is equal, and every device has another name of a kind that was
+    /// recorded, the recorded device is not here. What can be neither matched nor excluded holds its index,
+    /// or, if that device is excluded, every device that is not.
+    pub(super) fn each(&self, index: u32, identity: &Identity, mut found: impl FnMut(Part)) -> bool {
+        if let Some(device) = self.by_all_names(index, identity) {
+            found(Part::whole(device));
+            return true;
+        }
+        let tables = self.tables.get_or_init(|| Tables::of(self.inventory));
+        let mut matches = tables.matches(identity);
+        let is_named = !matches.is_empty();
+        if !is_named {
+            matches = self.not_excluded(tables, index, identity);
+        }
+        matches.sort_unstable();
+        matches.dedup();
+        matches.into_iter().for_each(found);
+        is_named
+    }
+
+    /// The device that has the index still, if every recorded name is its own: names are distinct, so that
+    /// none of them means another.
+    fn by_all_names(&self, index: u32, identity: &Identity) -> Option<usize> {
+        let at = usize::try_from(index).ok()?;
+        let device = self.inventory.devices.get(at).filter(|device| device.index == index)?;
+        let is_all = !identity.is_empty() && device.identity == *identity;
+        is_all.then_some(at)
+    }
+
+    fn not_excluded(&self, tables: &Tables<'_>, index: u32, identity: &Identity) -> Vec<Part> {
+        let is_unseen = self.is_unseen_instance(identity);
+        let devices = &self.inventory.devices;
+        if tables.exclude_all(devices.len(), identity, is_unseen) {
+            return Vec::new();
+        }
+        let may_be = |at: &usize| is_unseen || devices[*at].identity.relation(identity) == Relation::Unknown;
+        match tables.index.get(&index) {
+            Some(at) if may_be(at) => vec![Part::whole(*at)],
+            None if identity.is_empty() => Vec::new(), // an index of the script's that this host does not have
+            _ => (0..devices.len()).filter(may_be).map(Part::whole).collect(),
+        }
+    }
+
+    /// An instance is compared with instances only: where the source does not tell them, no device excludes it.
+    fn is_unseen_instance(&self, identity: &Identity) -> bool {
+        let is_instance = identity.uuid.as_deref().is_some_and(|uuid| uuid.starts_with("MIG-"));
+        is_instance && !self.inventory.tells_instances
+    }
+}
+
+/// The devices and their instances by each of their names.
+struct Tables<'a> {
+    uuid: HashMap<&'a str, Part>,
+    pci: HashMap<PciAddress, Part>,
+    id: HashMap<&'a str, Part>,
+    index: HashMap<u32, usize>,
+    /// Whether every device has a UUID.
+    has_uuids: bool,
+}
+
+impl<'a> Tables<'a> {
+    fn of(inventory: &'a Inventory) -> Tables<'a> {
+        let devices = || inventory.devices.iter().enumerate();
+        let by = |at| Part::whole(at);
+        let mut uuid: HashMap<&str, Part> =
+            devices().filter_map(|(at, device)| Some((device.identity.uuid.as_deref()?, by(at)))).collect();
+        let has_uuids = uuid.len() == inventory.devices.len();
+        uuid.extend(devices().flat_map(|(device, described)| {
+            let instances = described.instances.iter().flatten().enumerate();
+            instances.filter_map(move |(at, instance)| {
+                Some((instance.uuid.as_deref()?, Part { device, instance: Some(at) }))
+            })
+        }));
+        Tables {
+            uuid,
+            pci: devices().filter_map(|(at, device)| Some((device.identity.pci?, by(at)))).collect(),
+            id: devices().filter_map(|(at, device)| Some((device.identity.id.as_deref()?, by(at)))).collect(),
+            index: devices().map(|(at, device)| (device.index, at)).collect(),
+            has_uuids,
+        }
+    }
+
+    /// What any of the names means.
+    fn matches(&self, identity: &Identity) -> Vec<Part> {
+        let by_uuid = identity.uuid.as_deref().and_then(|uuid| self.uuid.get(uuid));
+        let by_pci = identity.pci.and_then(|pci| self.pci.get(&pci));
+        let by_id = identity.id.as_deref().and_then(|id| self.id.get(id));
+        [by_uuid, by_pci, by_id].into_iter().flatten().copied().collect()
+    }
+
+    /// The common case of a device that is not here, told without a look at every device.
+    fn exclude_all(&self, count: usize, identity: &Identity, is_unseen_instance: bool) -> bool {
+        (identity.uuid.is_some() && self.has_uuids && !is_unseen_instance)
+            || (identity.pci.is_some() && self.pci.len() == count)
+            || (identity.id.is_some() && self.id.len() == count)
+    }
+}

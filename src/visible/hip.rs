@@ -1,0 +1,189 @@
+//! Which devices a process sees and in which order, as AMD's runtime reads its variables: pure.
+//!
+//! There are two layers, and each counts what the one below leaves: ROCr reads `ROCR_VISIBLE_DEVICES`, and
+//! HIP above it `HIP_VISIBLE_DEVICES`, or `CUDA_VISIBLE_DEVICES` if that is not set. Both take indexes and
+//! `GPU-` with the unique id in 16 hexadecimal digits, and they read them by rules of their own: those of
+//! `RvdFilter` in ROCr, and of `Device::init` in HIP's rocclr, which knows unique ids since ROCm 6.
+
+use crate::device::{Device, Inventory};
+
+/// What the environment of a process says; `None` is not set.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HipVariables<'a> {
+    pub(crate) rocr_visible_devices: Option<&'a str>,
+    pub(crate) hip_visible_devices: Option<&'a str>,
+    pub(crate) cuda_visible_devices: Option<&'a str>,
+}
+
+/// Positions in [`Inventory::devices`], in the order in which the process counts them.
+pub(crate) fn visible_to_hip(inventory: &Inventory, variables: HipVariables<'_>) -> Vec<usize> {
+    let devices = &inventory.devices;
+    let left = match variables.rocr_visible_devices {
+        Some(list) => left_by_rocr(devices, list),
+        None => (0..devices.len()).collect(),
+    };
+    // HIP does not tell an empty variable from none.
+    let lists = [variables.hip_visible_devices, variables.cuda_visible_devices];
+    match lists.into_iter().flatten().find(|list| !list.is_empty()) {
+        Some(list) => left_by_hip(devices, &left, list),
+        None => left,
+    }
+}
+
+/// The first entry that names no device, or one a second time, ends the list. An empty list is none.
+fn left_by_rocr(devices: &[Device], list: &str) -> Vec<usize> {
+    let mut left = Vec::new();
+    // No more entries are read than there are GPUs.
+    for entry in list.split(',').take(devices.len()) {
+        match named_to_rocr(devices, &entry.trim().to_ascii_uppercase()) {
+            Some(position) if !left.contains(&position) => left.push(position),
+            _ => break,
+        }
+    }
+    left
+}
+
+/// The beginning of a unique id is enough while it is unique: those of a card's partitions are equal.
+fn named_to_rocr(devices: &[Device], entry: &str) -> Option<usize> {
+    if !entry.starts_with('G') {
+        let index = number(entry)?;
+        return devices.iter().position(|device| device.index == index);
+    }
+    let begins = |at: &usize| {
+        entry.len() > "GPU-".len()
+            && devices[*at].unique_id.is_some_and(|id| format!("GPU-{id:016X}").starts_with(entry))
+    };
+    let mut matches = (0..devices.len()).filter(begins);
+    matches.next().filter(|_| matches.next().is_none())
+}
+
+/// As C's `strtol` reads it when it is to find the base itself: `010` is 8 and `0x10` is 16.
+fn number(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    let (digits, radix) = match digits.strip_prefix("0X") {
+        Some(digits) => (digits, 16),
+        None if digits.starts_with('0') => (digits, 8),
+        None => (digits, 10),
+    };
+    u32::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'))
+}
+
+/// The first entry that names no device ends the list; one that is named a second time is passed over.
+fn left_by_hip(devices: &[Device], seen: &[usize], list: &str) -> Vec<usize> {
+    let named = list.split(',').map_while(|entry| named_to_hip(devices, seen, entry));
+    let mut left = Vec::new();
+    for position in named {
+        if !left.contains(&position) {
+            left.push(position);
+        }
+    }
+    left
+}
+
+/// Of several devices with one unique id it takes the first.
+fn named_to_hip(devices: &[Device], seen: &[usize], entry: &str) -> Option<usize> {
+    if entry.contains("GPU-") {
+        let is_it =
+            |at: &&usize| devices[**at].unique_id.is_some_and(|id| format!("GPU-{id:016x}").contains(entry));
+        return seen.iter().find(is_it).copied();
+    }
+    // Nothing but the digits: neither a blank nor a leading zero.
+    let index: usize = entry.parse().ok()?;
+    seen.get(index).copied().filter(|_| index.to_string() == entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Identity;
+
+    /// Two cards, and one in two partitions.
+    fn host() -> Inventory {
+        let ids = [0xaa11, 0xab22_0000_0000_0000, 0xcc33_0000_0000_0000, 0xcc33_0000_0000_0000];
+        let device = |(index, id): (u32, u64)| Device {
+            unique_id: Some(id),
+            ..Device::new(index, Identity::default())
+        };
+        let devices = (0..).zip(ids).map(device).collect();
+        Inventory { source: "sysfs".to_owned(), devices, tells_instances: true }
+    }
+
+    fn seen(rocr: Option<&str>, hip: Option<&str>, cuda: Option<&str>) -> Vec<usize> {
+        let variables =
+            HipVariables { rocr_visible_devices: rocr, hip_visible_devices: hip, cuda_visible_devices: cuda };
+        visible_to_hip(&host(), variables)
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn as_rocr_reads_it() {
+        for (case, list, expected) in [
+            ("not set",                  None,                             vec![0, 1, 2, 3]),
+            ("in the list's order",      Some("2,0"),                      vec![2, 0]),
+            ("empty",                    Some(""),                         vec![]),
+            ("blanks",                   Some(" 1 , 2"),                   vec![1, 2]),
+            ("past the host ends",       Some("0,7,1"),                    vec![0]),
+            ("a negative one ends",      Some("1,-1,0"),                   vec![1]),
+            ("a word ends",              Some("1,x,0"),                    vec![1]),
+            ("an empty entry ends",      Some("1,,0"),                     vec![1]),
+            ("a duplicate ends",         Some("1,0,1,2"),                  vec![1, 0]),
+            ("by another name too",      Some("0,GPU-000000000000aa11,2"), vec![0]),
+            ("hexadecimal",              Some("0x2"),                      vec![2]),
+            ("octal",                    Some("03"),                       vec![3]),
+            ("no octal",                 Some("08"),                       vec![]),
+            ("a sign",                   Some("+1"),                       vec![1]),
+            ("two signs",                Some("++1"),                      vec![]),
+            ("a unique id",              Some("GPU-ab22000000000000,0"),   vec![1, 0]),
+            ("in another case",          Some("gpu-AB22"),                 vec![1]),
+            ("its beginning",            Some("GPU-a"),                    vec![1]),
+            ("padded",                   Some("GPU-0"),                    vec![0]),
+            ("nothing of it",            Some("GPU-"),                     vec![]),
+            ("one digit too many",       Some("GPU-ab220000000000000"),    vec![]),
+            ("of two partitions",        Some("0,GPU-cc33"),               vec![0]),
+        ] {
+            assert_eq!(seen(list, None, None), expected, "{case}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn as_hip_reads_it() {
+        for (case, list, expected) in [
+            ("in the list's order",   "2,0",                    vec![2, 0]),
+            ("empty is not set",      "",                       vec![0, 1, 2, 3]),
+            ("a blank ends",          "1, 2",                   vec![1]),
+            ("past the host ends",    "0,7,1",                  vec![0]),
+            ("a negative one ends",   "1,-1,0",                 vec![1]),
+            ("a word hides all",      "none",                   vec![]),
+            ("a leading zero ends",   "1,02",                   vec![1]),
+            ("a sign ends",           "1,+2",                   vec![1]),
+            ("a duplicate is passed", "1,0,1,2",                vec![1, 0, 2]),
+            ("by another name too",   "0,GPU-000000000000aa11,2", vec![0, 2]),
+            ("a unique id",           "GPU-ab22000000000000,0", vec![1, 0]),
+            ("its beginning",         "GPU-ab",                 vec![1]),
+            ("in another case ends",  "0,GPU-AB22",             vec![0]),
+            ("of two partitions",     "GPU-cc33",               vec![2]),
+            ("a comma at the end",    "1,",                     vec![1]),
+        ] {
+            assert_eq!(seen(None, Some(list), None), expected, "{case}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn one_counts_what_the_other_leaves() {
+        for (case, rocr, hip, cuda, expected) in [
+            ("the second of two",       Some("1,3"), Some("1"), None,      vec![3]),
+            ("both say 1",              Some("1"),   Some("1"), None,      vec![]),
+            ("both by the unique id",   Some("3,1"), Some("GPU-ab"), None, vec![1]),
+            ("hidden below",            Some("1"),   Some("GPU-cc"), None, vec![]),
+            ("none below",              Some(""),    Some("0"), None,      vec![]),
+            ("CUDA's in HIP's place",   Some("1,3"), None,      Some("1"), vec![3]),
+            ("HIP's goes before",       None,        Some("2"), Some("1"), vec![2]),
+            ("an empty one does not",   None,        Some(""),  Some("1"), vec![1]),
+            ("both are empty",          None,        Some(""),  Some(""),  vec![0, 1, 2, 3]),
+        ] {
+            assert_eq!(seen(rocr, hip, cuda), expected, "{case}");
+        }
+    }
+}
