@@ -12,7 +12,7 @@
 //!
 //! Not here: whether an owner is alive (`host`), and who is given what (`policy`).
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -94,13 +94,12 @@ impl Ledger {
         let mut waited_for = None;
         loop {
             let Some(file) = lock::exclusive(host, path, &open, deadline)? else { return Ok(None) };
-            let inode = file::metadata(&file, path)?.ino();
-            let (text, facts) = read(host, &file, path)?;
+            let (text, facts, found) = read(host, &file, path)?;
             let has_script_lines =
                 text.record.assignments.iter().any(|assignment| assignment.is_the_scripts());
             // Once for each file: its time of birth may lie ahead of a clock that was set back.
-            if has_script_lines && waited_for != Some(inode) && wait_out_the_script(&file, path, deadline)? {
-                waited_for = Some(inode);
+            if has_script_lines && waited_for != Some(found.ino()) && wait_out_the_script(&found, deadline)? {
+                waited_for = Some(found.ino());
                 continue; // what was read may have been added to, and the file replaced
             }
             let is_outdated = is_outdated(host, &facts, &text);
@@ -209,10 +208,10 @@ impl Snapshot {
     /// Reads the record as it is; `None` if there is no file.
     pub(crate) fn read(host: &Host, path: &Path, deadline: Deadline) -> Result<Option<Snapshot>, Error> {
         let Some((file, is_consistent)) = lock::shared(path, deadline)? else { return Ok(None) };
-        let (text, facts) = read(host, &file, path)?;
+        let (text, facts, found) = read(host, &file, path)?;
         let is_outdated = is_outdated(host, &facts, &text);
         let text = heed(text, path, is_outdated)?;
-        let doubts = file::doubts(path, &file::metadata(&file, path)?);
+        let doubts = file::doubts(path, &found);
         Ok(Some(Snapshot { record: text.record, facts, is_consistent, doubts }))
     }
 }
@@ -222,7 +221,8 @@ fn with_cause(error: &Error) -> String {
     format!("{error}{}", cause.unwrap_or_default())
 }
 
-fn read(host: &Host, file: &File, path: &Path) -> Result<(Text, FileFacts), Error> {
+/// The record, and what the file itself was like when it was read.
+fn read(host: &Host, file: &File, path: &Path) -> Result<(Text, FileFacts, Metadata), Error> {
     let found = file::metadata(file, path)?;
     if found.len() > LARGEST {
         let problem = format!("has {} bytes, and a coordination file has at most {LARGEST}", found.len());
@@ -231,8 +231,7 @@ fn read(host: &Host, file: &File, path: &Path) -> Result<(Text, FileFacts), Erro
     let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or(0) + 1);
     file.take(LARGEST).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
     let changed = found.modified().map_err(Error::io("look at", path))?;
-    let resolved = path.canonicalize().map_err(Error::io("look at", path))?;
-    Ok((Text::read(bytes), FileFacts::of(host, &resolved, changed)))
+    Ok((Text::read(bytes), FileFacts::of(host, path, changed), found))
 }
 
 /// Whether the file was last changed before this boot, so that every owner in it is dead. A file of another
@@ -262,8 +261,7 @@ fn heed(mut text: Text, path: &Path, is_outdated: bool) -> Result<Text, Error> {
 
 /// Flink's script locks the file, replaces it (`sed -i`), and then appends to the new one, whose lock it
 /// does not have. So a young file in which it wrote is left to itself for a moment. Whether it was waited.
-fn wait_out_the_script(file: &File, path: &Path, deadline: Deadline) -> Result<bool, Error> {
-    let found = file::metadata(file, path)?;
+fn wait_out_the_script(found: &Metadata, deadline: Deadline) -> Result<bool, Error> {
     let Ok(made) = found.created().or_else(|_| found.modified()) else { return Ok(false) };
     // A file from the future is no younger than one that was made just now.
     let age = SystemTime::now().duration_since(made).unwrap_or_default();

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::Host;
+use super::file;
 use super::namespace::ticks_per_second;
 
 /// The digits of `/proc/sys/kernel/random/boot_id`.
@@ -36,7 +37,7 @@ impl Host {
 
     /// How long a process has run that started at `start`, in ticks of the initial time namespace.
     pub(crate) fn age(&self, start: u64) -> Option<Duration> {
-        let uptime = fs::read_to_string(self.proc("uptime")).ok()?;
+        let uptime = file::read_text(self.proc("uptime")).ok()?;
         let seconds =
             Duration::try_from_secs_f64(uptime.split_ascii_whitespace().next()?.parse().ok()?).ok()?;
         let ticks = u64::try_from(ticks_per_second()).ok()?;
@@ -54,7 +55,7 @@ impl Host {
     fn read_boot_id(&self) -> Option<String> {
         let path = Path::new("proc/sys/kernel/random/boot_id");
         let is_covered = self.mounts()?.list.iter().any(|mount| mount.point.ends_with(path));
-        let text = fs::read_to_string(self.proc("sys/kernel/random/boot_id")).ok()?;
+        let text = file::read_text(self.proc("sys/kernel/random/boot_id")).ok()?;
         parse_boot_id(&text).filter(|_| !is_covered)
     }
 
@@ -66,7 +67,7 @@ impl Host {
         let is_devtmpfs =
             self.mounts()?.covering(Path::new("/dev")).is_some_and(|mount| mount.kind == "devtmpfs");
         let birth = fs::metadata(self.dev("")).and_then(|dev| dev.created()).ok().filter(|_| is_devtmpfs)?;
-        let seconds = parse_btime(&fs::read_to_string(self.proc("stat")).ok()?)?;
+        let seconds = parse_btime(&file::read_text(self.proc("stat")).ok()?)?;
         // `btime` is given in our time namespace, like every other time in /proc.
         let offset = self.time_offset()?.checked_div(ticks_per_second())?;
         let seconds = seconds.checked_add_signed(offset)?;

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use super::Host;
 use super::deadline::Deadline;
+use super::file;
 
 /// A process that has the locked file open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ impl Host {
         let process = self.proc(pid.to_string());
         let Ok(entries) = fs::read_dir(process.join("fdinfo")) else { return false };
         entries.flatten().take_while(|_| !deadline.has_passed()).any(|entry| {
-            let is_locked = fs::read_to_string(entry.path()).is_ok_and(|info| has_lock(&info, file.ino()));
+            let is_locked = file::read_text(entry.path()).is_ok_and(|info| has_lock(&info, file.ino()));
             // Two file systems may each have a file of that number.
             is_locked && is_open_on(&process.join("fd").join(entry.file_name()), file)
         })

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::Host;
+use super::file;
 
 /// One line of proc_pid_mountinfo(5).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,7 +155,7 @@ impl Host {
     }
 
     fn mounts_of(&self, process: &str) -> Option<Mounts> {
-        fs::read(self.proc(process).join("mountinfo")).ok().map(|mountinfo| parse(&mountinfo))
+        file::read(self.proc(process).join("mountinfo")).ok().map(|mountinfo| parse(&mountinfo))
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::Path;
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::Host;
+use super::file;
 use super::process::parse_status;
 use crate::error::Error;
 
@@ -64,7 +65,7 @@ impl Host {
     fn proc_problem(&self) -> Option<String> {
         // A host made of files, or another namespace's /proc, need not know us.
         let has_processes = fs::symlink_metadata(self.proc("1")).is_ok();
-        let own = fs::read(self.proc("self/status"));
+        let own = file::read(self.proc("self/status"));
         let is_ours = own.is_ok_and(|status| self.is_our_status(&status));
         let problem = match (self.is_here(), has_processes, is_ours) {
             (_, _, true) | (false, true, false) => return None,
@@ -101,7 +102,7 @@ impl Host {
             }
             // The file is of the namespace that our children would get.
             let is_of_own = self.namespace_of("self", "time_for_children").is_ok_and(|next| next == own);
-            let offsets = fs::read_to_string(self.proc("self/timens_offsets")).ok().filter(|_| is_of_own)?;
+            let offsets = file::read_text(self.proc("self/timens_offsets")).ok().filter(|_| is_of_own)?;
             parse_offset(&offsets, ticks_per_second())
         })
     }

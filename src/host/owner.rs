@@ -1,8 +1,7 @@
 //! Who becomes the owner of what is asked for: as a rule the process that started us.
 
-use std::fs;
-
 use super::Host;
+use super::file;
 use super::process::{Process, parse_stat};
 use super::wrapper;
 use crate::assignment::Owner;
@@ -164,7 +163,7 @@ fn parent_pid(host: &Host) -> Result<u32, Error> {
     }
     // Below another root, pids may be counted in another namespace than ours.
     let path = host.proc("self/stat");
-    let own = fs::read(&path).ok().and_then(|stat| parse_stat(&stat));
+    let own = file::read(&path).ok().and_then(|stat| parse_stat(&stat));
     let problem =
         "gpu-coord is no process there; name the process that is to hold the units with --owner PID";
     own.map(|own| own.parent).ok_or_else(|| Error::File { path, problem: problem.to_owned() })

@@ -15,6 +15,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use super::Host;
+use super::file;
 use crate::error::Error;
 
 /// One process, or one thread: `/proc/TID/stat` can be read although `/proc` does not list it.
@@ -127,7 +128,7 @@ impl Host {
     fn read_of(&self, pid: u32, name: &str) -> Result<Option<Vec<u8>>, Error> {
         self.check_proc()?;
         let path = self.proc(format!("{pid}/{name}"));
-        match fs::read(&path) {
+        match file::read(&path) {
             Ok(text) => Ok(Some(text)),
             // It was there when the file was opened, and has been reaped since.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),

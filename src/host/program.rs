@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::Host;
+use super::file;
 
 /// How much of a command line a message can bear.
 const COMMAND_LENGTH: usize = 60;
@@ -20,13 +21,13 @@ impl Host {
             return Some(printable(line.trim_ascii()));
         }
         // A zombie and a kernel thread have no command line.
-        let name = fs::read(self.proc(format!("{pid}/comm"))).ok()?;
+        let name = file::read(self.proc(format!("{pid}/comm"))).ok()?;
         Some(printable(name.trim_ascii_end()))
     }
 
     /// The words of its command line.
     pub(crate) fn arguments(&self, pid: u32) -> Option<Vec<OsString>> {
-        let words = fs::read(self.proc(format!("{pid}/cmdline"))).ok()?;
+        let words = file::read(self.proc(format!("{pid}/cmdline"))).ok()?;
         let words = words.strip_suffix(b"\0").unwrap_or(&words).split(|byte| *byte == 0);
         Some(words.map(|word| OsStr::from_bytes(word).to_owned()).collect())
     }
@@ -38,7 +39,7 @@ impl Host {
 
     /// The environment that the process was started with.
     pub(crate) fn environment(&self, pid: u32) -> io::Result<Vec<(OsString, OsString)>> {
-        let block = fs::read(self.proc(format!("{pid}/environ")))?;
+        let block = file::read(self.proc(format!("{pid}/environ")))?;
         Ok(block.split(|byte| *byte == 0).filter_map(variable).collect())
     }
 }

@@ -1,7 +1,7 @@
 //! `auto`: the sources of both vendors, and what it means when both have something to say.
 //!
 //! * NVIDIA's sources are asked first, and then AMD's, of which `sysfs` comes first: it tells all that
-//!   AMD's tools tell, and HIP's order too, in microseconds. The tools are for hosts on which it fails.
+//!   AMD's tools tell, and HIP's order too, in a millisecond. The tools are for hosts on which it fails.
 //! * On a host where NVIDIA's driver is at work, sysfs alone decides whether AMD's is too: what KFD does not
 //!   list HIP cannot use, and a host with NVIDIA's GPUs is not to wait for AMD's tools.
 //! * A vendor is absent if none of its sources has anything to ask, and empty if its driver says that it

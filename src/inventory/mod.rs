@@ -1,8 +1,9 @@
 //! The inventory: the devices of the host, read from one of several sources.
 //!
 //! Two sources are taken at their word, `file:PATH` and `simulated:N`. The others look at the host, and
-//! can be absent, broken or slow: [`probe`] asks them in turn and words why none answered. A new one is a
-//! file with a pure parser and a thin reader, a variant of [`source::Probe`] and an arm of [`probe::ask`].
+//! can be absent, broken or slow: [`probe`] asks one vendor's in turn and words why none answered, and
+//! [`auto`] decides between two vendors. A new one is a file with a pure parser and a thin reader, a variant
+//! of [`source::Probe`] and an arm of [`probe::ask`].
 //!
 //! Invariants, each with the test that holds it:
 //! * A source gives at least one device or an error, never an empty inventory, which would read as "every
@@ -88,7 +89,8 @@ mod tests {
     use super::*;
 
     fn inventory(source: &str) -> Result<Inventory, Error> {
-        let settings = Settings { source: source.parse().unwrap(), vendor: None, driver_root: None, search_path: None };
+        let settings =
+            Settings { source: source.parse().unwrap(), vendor: None, driver_root: None, search_path: None };
         let deadline = Deadline::after(Duration::from_secs(60));
         read(&Host::new(Path::new("/nonexistent")), &settings, deadline, &mut Notes::default())
     }

@@ -59,7 +59,9 @@ fn ask(probe: Probe, host: &Host, settings: &Settings, limit: Duration) -> Answe
 fn is_settled(probe: Probe, silent: &[(Probe, Silence)]) -> bool {
     match probe {
         Probe::NvidiaSmi | Probe::Sysfs => false,
-        Probe::Procfs | Probe::AmdSmi | Probe::RocmSmi => silent.iter().any(|(_, why)| matches!(why, Silence::Nothing { sure: true, .. })),
+        Probe::Procfs | Probe::AmdSmi | Probe::RocmSmi => {
+            silent.iter().any(|(_, why)| matches!(why, Silence::Nothing { sure: true, .. }))
+        }
     }
 }
 

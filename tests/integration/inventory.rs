@@ -317,7 +317,11 @@ fn a_file_is_read_from_where_it_is_and_its_nodes_below_the_root() {
 
 #[test]
 fn an_unknown_source_is_a_wrong_command_line() {
-    let known = "known are auto, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH, simulated:N";
-    Sandbox::new().refuses(&["--source", "nvml2"], 2, known);
-    Sandbox::new().refuses(&["--source", "simulated:many"], 2, "needs a number of devices from 0 to 1000000");
+    let sandbox = Sandbox::new();
+    for known in
+        ["`nvml2` is not a source", "known are auto, ", "nvidia-smi, ", "procfs, ", "file:PATH, simulated:N"]
+    {
+        sandbox.refuses(&["--source", "nvml2"], 2, known);
+    }
+    sandbox.refuses(&["--source", "simulated:many"], 2, "needs a number of devices from 0 to 1000000");
 }

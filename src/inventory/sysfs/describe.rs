@@ -28,7 +28,8 @@ impl Reader<'_> {
         let addresses: Vec<_> = gpus.iter().map(|gpu| self.address(gpu)).collect();
         // Partitions differ in the function alone.
         let card = |address: &Option<PciAddress>| address.map(|it| (it.domain, it.bus, it.device));
-        let is_alone = |of: &Option<PciAddress>| addresses.iter().filter(|it| card(it) == card(of)).count() == 1;
+        let is_alone =
+            |of: &Option<PciAddress>| addresses.iter().filter(|it| card(it) == card(of)).count() == 1;
         let node = |(index, (gpu, address)): (u32, (&Gpu, &Option<PciAddress>))| Node {
             number: gpu.number,
             gpu_id: gpu.id,

@@ -1,4 +1,4 @@
-//! `sysfs`: AMD's GPUs as the kernel shows them, which needs no tool and no library, and takes microseconds
+//! `sysfs`: AMD's GPUs as the kernel shows them, which needs no tool and no library, and takes a millisecond
 //! where AMD's tools take the start of a Python.
 //!
 //! `/sys/class/kfd` lists what HIP can use, in the order in which HIP counts it; what KFD does not know

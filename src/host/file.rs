@@ -1,0 +1,23 @@
+//! Reading files that the kernel makes up as they are read.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Most such files fit into one page.
+const USUAL: usize = 4096;
+/// None is larger that is read whole.
+const LARGEST: u64 = 64 << 20;
+
+/// The contents of a file of `/proc` or `/sys`. `std::fs::read` asks such a file for 32 bytes first, then
+/// for as many again, and so on, since it shows no size; that is most of what a short run costs.
+pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut contents = Vec::with_capacity(USUAL);
+    File::open(path)?.take(LARGEST).read_to_end(&mut contents)?;
+    Ok(contents)
+}
+
+/// The same as text; an error of kind `InvalidData` if it is not UTF-8.
+pub(crate) fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
