@@ -28,16 +28,26 @@ impl FromStr for PciAddress {
 }
 
 fn parse_pci(text: &str) -> Option<PciAddress> {
-    let (domain, rest) = text.split_once(':')?;
-    let (bus, rest) = rest.split_once(':')?;
-    let (device, function) = rest.split_once('.')?;
-    let hex = |digits: &str, longest: usize| {
-        let is_hex = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        (is_hex && digits.len() <= longest).then(|| u32::from_str_radix(digits, 16).ok()).flatten()
-    };
-    let device = u8::try_from(hex(device, 2)?).ok().filter(|device| *device < 32)?;
-    let function = u8::try_from(hex(function, 1)?).ok().filter(|function| *function < 8)?;
-    Some(PciAddress { domain: hex(domain, 8)?, bus: u8::try_from(hex(bus, 2)?).ok()?, device, function })
+    let (domain, rest) = hex(text.as_bytes(), 8)?;
+    let (bus, rest) = hex(rest.strip_prefix(b":")?, 2)?;
+    let (device, rest) = hex(rest.strip_prefix(b":")?, 2)?;
+    let (function, rest) = hex(rest.strip_prefix(b".")?, 1)?;
+    let byte = |number: u32, most: u32| u8::try_from(number).ok().filter(|_| number <= most);
+    let (bus, device, function) = (byte(bus, 255)?, byte(device, 31)?, byte(function, 7)?);
+    rest.is_empty().then_some(PciAddress { domain, bus, device, function })
+}
+
+/// A number of one to `longest` hexadecimal digits, of which eight fit, and what follows it.
+fn hex(text: &[u8], longest: usize) -> Option<(u32, &[u8])> {
+    let (mut number, mut count) = (0, 0);
+    while let Some(digit) = text.get(count).and_then(|byte| char::from(*byte).to_digit(16)) {
+        count += 1;
+        if count > longest {
+            return None;
+        }
+        number = number << 4 | digit;
+    }
+    (count > 0).then(|| (number, &text[count..]))
 }
 
 impl fmt::Display for PciAddress {

@@ -89,13 +89,13 @@ pub(crate) struct Common {
 /// Where the devices are read from.
 #[derive(Args, Debug)]
 pub(crate) struct SourceOptions {
-    /// auto, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N
+    /// auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(crate) source: Source,
     /// Whose GPUs auto takes on a host that has both: nvidia or amd
     #[arg(long, value_name = "VENDOR")]
     pub(crate) vendor: Option<Vendor>,
-    /// Root of a driver container, for its nvidia-smi
+    /// Root of a driver container, for its NVML library and its nvidia-smi
     #[arg(long, value_name = "DIR")]
     pub(crate) driver_root: Option<PathBuf>,
 }

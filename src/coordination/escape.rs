@@ -17,8 +17,11 @@ pub(super) fn escape(value: &str) -> String {
 
 /// The opposite of [`escape`]. A `%` that no two hexadecimal digits follow stands for itself.
 pub(super) fn unescape(value: &[u8]) -> String {
-    if !value.contains(&b'%') {
-        return String::from_utf8_lossy(value).into_owned();
+    // By far the most values have nothing to undo, and are ASCII.
+    if !value.contains(&b'%')
+        && let Ok(plain) = std::str::from_utf8(value)
+    {
+        return plain.to_owned();
     }
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value;

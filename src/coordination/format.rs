@@ -85,7 +85,7 @@ fn assignment(index: u32, line: &[u8], digits: usize) -> Result<Assignment, Stri
         unknown: String::new(),
     };
     let (mut id, mut of) = (None, None);
-    for pair in Pairs(keys) {
+    for pair in Pairs::of(keys)? {
         let (key, value) = pair?;
         match key {
             b"grant" => id = Some(hex64(value)?),
@@ -119,7 +119,7 @@ fn waiter(rest: &[u8]) -> Result<Waiter, String> {
     let (pid, keys) = pid_and_keys(rest)?;
     let owner = Owner { pid, start: None, boot: None, pid_namespace: None, uid: None };
     let mut waiter = Waiter { owner, amount: 0, ticket: 0 };
-    for pair in Pairs(keys) {
+    for pair in Pairs::of(keys)? {
         let (key, value) = pair?;
         match key {
             b"amount" => waiter.amount = number(value)?,
@@ -148,7 +148,7 @@ fn drained(rest: &[u8]) -> Result<Line, String> {
 fn drained_keys(index: u32, keys: &[u8]) -> Result<Drained, String> {
     let identity = Identity::default();
     let mut drained = Drained { index, identity, uid: None, since: None, reason: String::new() };
-    for pair in Pairs(keys.strip_prefix(b"\t").ok_or("has no TAB after the index")?) {
+    for pair in Pairs::of(keys.strip_prefix(b"\t").ok_or("has no TAB after the index")?)? {
         let (key, value) = pair?;
         match key {
             b"uid" => drained.uid = Some(number(value)?),
@@ -176,18 +176,39 @@ fn pid_and_keys(rest: &[u8]) -> Result<(u32, &[u8]), String> {
     Ok((parsed, keys))
 }
 
-/// The `key=value` pairs of a line, without the version; an empty one is padding. One look at each byte,
-/// since this is most of what a long record costs.
+/// The `key=value` pairs of a line, without the version; an empty one is padding.
 struct Pairs<'a>(&'a [u8]);
 
 type Pair<'a> = (&'a [u8], &'a [u8]);
+
+impl<'a> Pairs<'a> {
+    /// All bytes are looked at at once, and not again with each pair: this is most of what a long record costs.
+    fn of(keys: &'a [u8]) -> Result<Pairs<'a>, String> {
+        let is_strange = |strange: bool, byte: &u8| strange | !byte.is_ascii_graphic();
+        if !keys.iter().fold(false, is_strange) {
+            return Ok(Pairs(keys));
+        }
+        let has_blank = keys.iter().any(|byte| matches!(byte, b' ' | b'\t'));
+        let problem =
+            if has_blank { "has a blank among its keys" } else { "holds a byte that is not printable ASCII" };
+        Err(problem.to_owned())
+    }
+
+    /// Up to the next `;`.
+    fn take(&mut self) -> &'a [u8] {
+        let end = self.0.iter().position(|byte| *byte == b';').unwrap_or(self.0.len());
+        let (pair, rest) = self.0.split_at(end);
+        self.0 = rest.get(1..).unwrap_or_default();
+        pair
+    }
+}
 
 impl<'a> Iterator for Pairs<'a> {
     type Item = Result<Pair<'a>, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.0.is_empty() {
-            match self.take() {
+            match parted(self.take()) {
                 Ok(None | Some((b"v", VERSION))) => {}
                 Ok(Some((b"v", version))) => {
                     let version = printable(version);
@@ -203,29 +224,11 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
-impl<'a> Pairs<'a> {
-    /// Up to the next `;`.
-    fn take(&mut self) -> Result<Option<Pair<'a>>, String> {
-        let (mut equals, mut end) = (None, self.0.len());
-        for (at, byte) in self.0.iter().enumerate() {
-            match byte {
-                b';' => {
-                    end = at;
-                    break;
-                }
-                b'=' if equals.is_none() => equals = Some(at),
-                b'!'..=b'~' => {}
-                b' ' | b'\t' => return Err("has a blank among its keys".to_owned()),
-                _ => return Err("holds a byte that is not printable ASCII".to_owned()),
-            }
-        }
-        let pair = &self.0[..end];
-        self.0 = self.0.get(end + 1..).unwrap_or_default();
-        match equals {
-            Some(at) => Ok(Some((&pair[..at], &pair[at + 1..]))),
-            None if pair.is_empty() => Ok(None),
-            None => Err(format!("has `{}` where key=value should be", printable(pair))),
-        }
+fn parted(pair: &[u8]) -> Result<Option<Pair<'_>>, String> {
+    match pair.iter().position(|byte| *byte == b'=') {
+        Some(at) => Ok(Some((&pair[..at], &pair[at + 1..]))),
+        None if pair.is_empty() => Ok(None),
+        None => Err(format!("has `{}` where key=value should be", printable(pair))),
     }
 }
 

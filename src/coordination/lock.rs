@@ -114,7 +114,7 @@ pub(crate) fn is_named(file: &File, path: &Path) -> Result<bool, Error> {
 
 /// The lock, and who keeps it.
 fn held_by(host: &Host, file: &File, path: &Path) -> String {
-    const LOOKS_FOR: Duration = Duration::from_millis(500); // past the deadline, to say why
+    const LOOKS_FOR: Duration = Duration::from_millis(400); // past the deadline, to say why
     let holder = file.metadata().ok().and_then(|found| host.lock_holder(&found, Deadline::after(LOOKS_FOR)));
     let holder = match holder {
         Some(holder) => format!("pid {} ({})", holder.pid, holder.command),

@@ -11,6 +11,9 @@ use crate::coordination::format::{self, Line};
 /// A longer free line is left alone: reusing it would mean padding all of it.
 const LONGEST_REUSED: usize = 4096;
 
+/// Lines of ours are longer, so that there are fewer of them than this makes of a file.
+const SHORT_LINE: usize = 128;
+
 /// Where a line lies in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -56,6 +59,9 @@ pub(crate) struct Text {
 impl Text {
     pub(crate) fn read(bytes: Vec<u8>) -> Text {
         let mut text = Text { is_cut: bytes.last().is_some_and(|last| *last != b'\n'), ..Text::default() };
+        let most = bytes.len() / SHORT_LINE;
+        text.held.reserve(most);
+        text.record.assignments.reserve(most);
         let mut at = 0;
         for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             let span = Span { at, len: line.len() };

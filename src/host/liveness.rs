@@ -7,6 +7,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -57,9 +58,9 @@ type Pids = Vec<u32>;
 pub(crate) struct Liveness<'a> {
     host: &'a Host,
     file: FileFacts,
-    owners: RefCell<HashMap<Owner, Standing>>,
+    owners: RefCell<Known<Owner>>,
     /// By pid, which is all that a line of the script has.
-    scripts: RefCell<HashMap<u32, Standing>>,
+    scripts: RefCell<Known<u32>>,
     /// Every process of the machine; `None` if not all of them can be seen.
     everyone: OnceCell<Option<Vec<Pids>>>,
 }
@@ -171,16 +172,34 @@ impl<'a> Liveness<'a> {
     }
 }
 
-fn cached<K: Clone + Eq + std::hash::Hash>(
-    known: &RefCell<HashMap<K, Standing>>,
+/// What was found out of each `K`.
+struct Known<K> {
+    /// The one asked for last: the lines of an owner stand together, and to compare is cheaper than to look up.
+    last: Option<(K, Standing)>,
+    all: HashMap<K, Standing>,
+}
+
+impl<K> Default for Known<K> {
+    fn default() -> Self {
+        Known { last: None, all: HashMap::new() }
+    }
+}
+
+fn cached<K: Clone + Eq + Hash>(
+    known: &RefCell<Known<K>>,
     key: &K,
     find: impl FnOnce() -> Standing,
 ) -> Standing {
-    if let Some(standing) = known.borrow().get(key) {
+    if let Some((last, standing)) = &known.borrow().last
+        && last == key
+    {
         return *standing;
     }
-    let standing = find();
-    known.borrow_mut().insert(key.clone(), standing);
+    let found = known.borrow().all.get(key).copied();
+    let standing = found.unwrap_or_else(find);
+    let mut known = known.borrow_mut();
+    known.all.insert(key.clone(), standing);
+    known.last = Some((key.clone(), standing));
     standing
 }
 

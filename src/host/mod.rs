@@ -6,6 +6,7 @@
 pub(crate) mod boot;
 pub(crate) mod child;
 pub(crate) mod deadline;
+pub(crate) mod embedded;
 pub(crate) mod file;
 #[cfg(test)]
 pub(crate) mod fixture;

@@ -8,12 +8,18 @@ use crate::host::child;
 
 pub(super) type Answer = Result<Found, Silence>;
 
+/// What makes the first answer of NVIDIA's driver quick.
+pub(super) const PERSISTENCE: &str = "without persistence mode the driver starts every GPU anew for each caller: \
+                                      turn it on (`nvidia-smi -pm 1`, or nvidia-persistenced)";
+
 /// At least one device, sound or sick.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) devices: Vec<Device>,
     /// One line each, of what should be looked at although the answer holds.
     pub(super) warnings: Vec<String>,
+    /// Whether it would have been told that a device is divided into instances.
+    pub(super) tells_instances: bool,
 }
 
 /// Why a source named no device. "There is none" and "it does not work" are different answers, since
@@ -49,6 +55,14 @@ impl Silence {
             child::Failure::Late { .. } => Silence::Late { limit, why, cure: patience },
             child::Failure::Stuck { .. } => Silence::Late { limit, why, cure: "restart the host" },
             failure => Silence::Broken { why: failure.into(), cure: "run it by hand, and look at `dmesg`" },
+        }
+    }
+
+    /// What to do about it, if anything is wrong.
+    pub(super) fn cure(&self) -> Option<&'static str> {
+        match self {
+            Silence::Late { cure, .. } | Silence::Broken { cure, .. } => Some(cure),
+            Silence::Absent(_) | Silence::Nothing { .. } => None,
         }
     }
 

@@ -21,6 +21,7 @@ mod auto;
 mod distinct;
 mod file;
 mod nvidia_smi;
+mod nvml;
 mod probe;
 mod procfs;
 mod rocm_smi;

@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
 use crate::inventory::answer::{Answer, Found, Silence};
-use crate::inventory::source::{Probe, Vendor};
-use crate::inventory::{Settings, amd_smi, answered, distinct, nvidia_smi, procfs, rocm_smi, sysfs};
+use crate::inventory::source::Probe;
+use crate::inventory::{Settings, amd_smi, answered, distinct, nvidia_smi, nvml, procfs, rocm_smi, sysfs};
 use crate::notes::Notes;
 
 /// Why none of the sources that were asked gave an answer.
@@ -30,7 +30,7 @@ pub(super) fn first(
         }
         let since = Instant::now();
         let limit = share(deadline.left(), is_last && position + 1 == probes.len());
-        match ask(probe, host, settings, limit).and_then(distinguishable) {
+        match ask(probe, host, settings, limit, notes).and_then(distinguishable) {
             Ok(found) => {
                 notes.detail(answered(probe.name(), found.devices.len(), since));
                 return Ok(accept(probe, found, &silent, notes));
@@ -44,8 +44,9 @@ pub(super) fn first(
     Err(silent)
 }
 
-fn ask(probe: Probe, host: &Host, settings: &Settings, limit: Duration) -> Answer {
+fn ask(probe: Probe, host: &Host, settings: &Settings, limit: Duration, notes: &mut Notes) -> Answer {
     match probe {
+        Probe::Nvml => nvml::read(host, settings, limit, notes),
         Probe::NvidiaSmi => nvidia_smi::read(host, settings, limit),
         Probe::Procfs => procfs::read(host),
         Probe::Sysfs => sysfs::read(host),
@@ -58,8 +59,8 @@ fn ask(probe: Probe, host: &Host, settings: &Settings, limit: Duration) -> Answe
 /// asked: a card that the driver could not start is in the list all the same.
 fn is_settled(probe: Probe, silent: &[(Probe, Silence)]) -> bool {
     match probe {
-        Probe::NvidiaSmi | Probe::Sysfs => false,
-        Probe::Procfs | Probe::AmdSmi | Probe::RocmSmi => {
+        Probe::Nvml | Probe::Sysfs => false,
+        Probe::NvidiaSmi | Probe::Procfs | Probe::AmdSmi | Probe::RocmSmi => {
             silent.iter().any(|(_, why)| matches!(why, Silence::Nothing { sure: true, .. }))
         }
     }
@@ -84,12 +85,12 @@ fn distinguishable(found: Found) -> Answer {
 fn accept(probe: Probe, found: Found, silent: &[(Probe, Silence)], notes: &mut Notes) -> Inventory {
     let source = probe.name();
     for (failed, why) in silent.iter().filter(|(_, why)| why.is_failure()) {
-        notes.warn(format!("devices are read from {source}, since {} failed: {why}", failed.name()));
+        let cure = why.cure().map(|cure| format!("; {cure}")).unwrap_or_default();
+        notes.warn(format!("devices are read from {source}, since {} failed: {why}{cure}", failed.name()));
     }
     notes.warnings.extend(found.warnings);
-    // AMD's partitions are devices.
-    let tells_instances = probe.vendor() == Vendor::Amd;
-    Inventory { source: source.to_owned(), devices: found.devices, tells_instances }
+    let Found { devices, tells_instances, .. } = found;
+    Inventory { source: source.to_owned(), devices, tells_instances }
 }
 
 /// Why there is no inventory: too slow before broken, and broken before "there is no device", since a
@@ -172,14 +173,16 @@ mod tests {
     fn only_a_source_that_failed_is_warned_of() {
         let warnings = |silence| {
             let mut notes = Notes::default();
-            let found = Found { devices: Vec::new(), warnings: Vec::new() };
+            let found = Found { devices: Vec::new(), warnings: Vec::new(), tells_instances: true };
             accept(Probe::Procfs, found, &[(Probe::NvidiaSmi, silence)], &mut notes);
             notes.warnings
         };
         assert_eq!(warnings(absent()), [""; 0]);
         assert_eq!(
             warnings(broken()),
-            ["devices are read from procfs, since nvidia-smi failed: cannot list it: Input/output error"]
+            [
+                "devices are read from procfs, since nvidia-smi failed: cannot list it: Input/output error; mend it"
+            ]
         );
         assert_eq!(warnings(nothing(false)).len(), 1);
     }

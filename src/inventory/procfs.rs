@@ -33,7 +33,8 @@ pub(super) fn read(host: &Host) -> Answer {
     }
     cards.sort_by_key(Card::place);
     let warnings = cards.iter().filter_map(Card::warning).collect();
-    Ok(Found { devices: (0..).zip(cards).map(|(index, card)| card.device(index, host)).collect(), warnings })
+    let devices = (0..).zip(cards).map(|(index, card)| card.device(index, host)).collect();
+    Ok(Found { devices, warnings, tells_instances: false })
 }
 
 fn unreadable(directory: &Path, err: io::Error) -> Silence {
@@ -45,6 +46,14 @@ fn unreadable(directory: &Path, err: io::Error) -> Silence {
 pub(super) fn minors(host: &Host) -> HashMap<PciAddress, u32> {
     let cards = list(&host.proc(GPUS)).unwrap_or_default();
     cards.into_iter().filter_map(|card| Some((card.pci?, card.information.ok()?.minor?))).collect()
+}
+
+/// The addresses of the cards that the kernel driver enumerates, in its order.
+pub(super) fn addresses(host: &Host) -> Vec<PciAddress> {
+    let mut cards = list(&host.proc(GPUS)).unwrap_or_default();
+    cards.retain(|card| !card.place().0);
+    cards.sort_by_key(Card::place);
+    cards.into_iter().filter_map(|card| card.pci).collect()
 }
 
 /// The device node of a card.

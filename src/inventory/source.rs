@@ -22,6 +22,7 @@ pub(crate) enum Source {
 /// A source that looks at the host: it can be absent, broken or slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
+    Nvml,
     NvidiaSmi,
     Procfs,
     Sysfs,
@@ -31,11 +32,12 @@ pub(crate) enum Probe {
 
 impl Probe {
     /// All of them, in the order in which `auto` asks.
-    pub(super) const AUTO: [Probe; 5] =
-        [Probe::NvidiaSmi, Probe::Procfs, Probe::Sysfs, Probe::AmdSmi, Probe::RocmSmi];
+    pub(super) const AUTO: [Probe; 6] =
+        [Probe::Nvml, Probe::NvidiaSmi, Probe::Procfs, Probe::Sysfs, Probe::AmdSmi, Probe::RocmSmi];
 
     pub(super) fn name(self) -> &'static str {
         match self {
+            Probe::Nvml => "nvml",
             Probe::NvidiaSmi => "nvidia-smi",
             Probe::Procfs => "procfs",
             Probe::Sysfs => "sysfs",
@@ -46,7 +48,7 @@ impl Probe {
 
     pub(super) fn vendor(self) -> Vendor {
         match self {
-            Probe::NvidiaSmi | Probe::Procfs => Vendor::Nvidia,
+            Probe::Nvml | Probe::NvidiaSmi | Probe::Procfs => Vendor::Nvidia,
             Probe::Sysfs | Probe::AmdSmi | Probe::RocmSmi => Vendor::Amd,
         }
     }
@@ -149,6 +151,7 @@ mod tests {
     fn a_source_prints_what_it_parsed() {
         for text in [
             "auto",
+            "nvml",
             "nvidia-smi",
             "procfs",
             "sysfs",
@@ -177,7 +180,7 @@ mod tests {
     #[rustfmt::skip] // a table
     fn rejects() {
         for (text, says) in [
-            ("",                  "known are auto, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH, simulated:N"),
+            ("",                  "known are auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH, simulated:N"),
             ("nvidia",            "`nvidia` is not a source"),
             ("Auto",              "`Auto` is not a source"),
             ("procfs:",           "`procfs:` is not a source"),

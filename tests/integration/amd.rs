@@ -309,9 +309,9 @@ fn of_two_vendors_one_is_named() {
     assert_eq!(both().summary(&["--vendor", "nvidia"]).0, "procfs");
     both().command(&["devices"]).env("GPU_COORD_VENDOR", "amd").assert().success();
     let broken = || Sandbox::with_kfd().tool("nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9");
-    broken().refuses(&[], 4, "this host has GPUs of NVIDIA, whose driver fails (nvidia-smi: exit status 9: the driver is not loaded");
+    broken().refuses(&[], 4, "this host has GPUs of NVIDIA, whose driver fails (nvml: not asked below --root; nvidia-smi: exit status 9: the driver is not loaded");
     broken().refuses(&[], 4, &format!("and of AMD (sysfs: 4){WHICH}"));
-    broken().refuses(&["--vendor", "nvidia"], 4, "the devices cannot be read: nvidia-smi: exit status 9");
+    broken().refuses(&["--vendor", "nvidia"], 4, "the devices cannot be read: nvml: not asked below --root; nvidia-smi: exit status 9");
     assert_eq!(broken().summary(&["--vendor", "amd"]).1, IN_HIPS_ORDER);
     Sandbox::new().nvidia().refuses(&["--vendor", "amd"], 4, "no GPU on this host: sysfs: no root/sys/class/kfd");
     both().refuses(&["--vendor", "amd", "--source", "procfs"], 2, "--vendor amd and --source procfs contradict each other");

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use crate::record::{Held, held_in, units_of};
 use crate::running::{End, Running};
 use crate::sandbox::{PROGRAM, Process, Sandbox, is_root};
+use crate::strace;
 
 /// A small file system of our own, which a shell keeps in a mount namespace of its own.
 struct Disk {
@@ -250,6 +251,38 @@ fn a_new_file_has_mode_0644_less_the_umask() {
         assert_eq!(Running::start(command).end(), (End::Exit(0), "0\n".to_owned(), String::new()), "{umask}");
         assert_eq!(fs::metadata(host.file()).unwrap().permissions().mode() & 0o7777, mode, "{umask}");
     }
+}
+
+/// Not every kernel is told to refuse what the next test is about, so the calls themselves are looked at.
+#[test]
+fn no_call_opens_the_file_carelessly() {
+    if !strace::is_there("no_call_opens_the_file_carelessly") {
+        return;
+    }
+    let (host, owner) = (Sandbox::with_gpus(3), Process::start());
+    let mut made = 0;
+    for line in [
+        "allocate 1 OWNER",
+        "allocate 1 OWNER",
+        "1 --enable-coordination-mode OWNER",
+        "status",
+        "deallocateAll OWNER",
+    ] {
+        let line = line.replace("OWNER", &format!("--owner {}", owner.pid()));
+        let calls = strace::calls(&host.program(&line));
+        let opens =
+            calls.iter().filter(|call| call.name == "openat" && call.text.contains("\"coordination\""));
+        let opens: Vec<&str> = opens.map(|call| call.text.as_str()).collect();
+        assert!(!opens.is_empty(), "{line}");
+        for open in opens {
+            let has = |flag: &str| open.contains(flag);
+            assert!(has("O_NOFOLLOW") && has("O_CLOEXEC") && !has("O_TRUNC") && !has("O_APPEND"), "{open}");
+            assert!(has("O_NONBLOCK") || has("O_EXCL"), "a FIFO would be waited for: {open}");
+            assert_eq!(has("O_CREAT"), has("O_EXCL"), "{open}");
+            made += usize::from(has("O_CREAT"));
+        }
+    }
+    assert_eq!(made, 1);
 }
 
 /// In a sticky directory that everybody may write to, the kernel refuses `O_CREAT` on a file of another user,

@@ -123,14 +123,14 @@ fn pids(path: &Path, count: usize) -> Vec<String> {
 #[rustfmt::skip] // a table
 fn a_tool_that_misbehaves_is_no_source() {
     for (case, script, says) in [
-        ("prints 1 GB",      "head -c 1000000000 /dev/zero",                "the devices cannot be read: nvidia-smi: it printed more than 1048576 bytes on standard output; procfs: no root/proc/driver/nvidia/gpus"),
+        ("prints 1 GB",      "head -c 1000000000 /dev/zero",                "the devices cannot be read: nvml: not asked below --root; nvidia-smi: it printed more than 1048576 bytes on standard output; procfs: no root/proc/driver/nvidia/gpus"),
         ("errors without end", "while :; do echo error >&2; done",          "it printed more than 65536 bytes on standard error"),
-        ("prints nothing",   "",                                            "no GPU on this host: nvidia-smi: it printed no device; procfs: no "),
+        ("prints nothing",   "",                                            "no GPU on this host: nvml: not asked below --root; nvidia-smi: it printed no device; procfs: no "),
         ("exits 255",        "exit 255",                                    "nvidia-smi: exit status 255: an unknown error"),
         ("a sentence",       "echo 'Failed to initialize NVML: Unknown Error'", "nvidia-smi: it printed what is no card: `Failed to initialize NVML: Unknown Error`"),
         ("control bytes",    "printf '\\033[2J\\tX\\n'",                    "it printed what is no card: `\\u{1b}[2J\\tX`"),
         ("no driver",        "echo 'NVIDIA-SMI has failed'; exit 9",        "exit status 9: the driver is not loaded (`NVIDIA-SMI has failed`); procfs: "),
-        ("no device",        "echo 'No devices were found'; exit 6",        "no GPU on this host: nvidia-smi: it finds no device; if it has one, `dmesg`"),
+        ("no device",        "echo 'No devices were found'; exit 6",        "no GPU on this host: nvml: not asked below --root; nvidia-smi: it finds no device; if it has one, `dmesg`"),
         ("crashes",          "kill -SEGV $$",                               "nvidia-smi: signal 11 ended it"),
         ("one identity",     "echo '0, GPU-1, 0000:01:00.0, A, 1'; echo '1, GPU-1, 0000:02:00.0, A, 1'", "device 0 (GPU-1) and device 1 (GPU-1) have one UUID: GPU-1"),
         ("one index",        "echo '0, GPU-1, 0000:01:00.0, A, 1'; echo '0, GPU-2, 0000:02:00.0, A, 1'", "device 0 (GPU-1) and device 0 (GPU-2) have one index: 0"),
@@ -196,7 +196,7 @@ fn a_tool_that_cannot_be_killed_is_abandoned() {
     let freeze = format!("echo $$ > {directory}/tasks; echo FROZEN > {directory}/freezer.state; sleep 1000");
     let assert = Sandbox::with_smi(&freeze).run(&["--deadline", "1"]).code(3);
     let stderr = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
-    assert!(stderr.contains("cannot be killed: it hangs in the kernel; procfs: "), "{stderr}");
+    assert!(stderr.contains("cannot be killed: it hangs in the kernel; nvml: not asked below --root; procfs: "), "{stderr}");
     assert!(stderr.ends_with("; restart the host\n"), "{stderr}");
 }
 
@@ -255,7 +255,7 @@ fn the_kernel_answers_where_the_tool_fails() {
 fn the_kernels_list_is_not_believed_against_the_driver() {
     Sandbox::with_smi("echo 'No devices were found'; exit 6")
         .card("0000:3b:00.0", "Model: NVIDIA L4\n")
-        .refuses(&[], 4, "no GPU on this host: nvidia-smi: it finds no device");
+        .refuses(&[], 4, "no GPU on this host: nvml: not asked below --root; nvidia-smi: it finds no device");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn without_tool_and_driver_it_says_what_was_looked_for() {
     sandbox.refuses(
         &[],
         4,
-        "no GPU on this host: nvidia-smi: no nvidia-smi in PATH; procfs: no root/proc/driver/nvidia/gpus",
+        "no GPU on this host: nvml: not asked below --root; nvidia-smi: no nvidia-smi in PATH; procfs: no root/proc/driver/nvidia/gpus",
     );
     sandbox.refuses(&["--source", "simulated:0"], 4, "source simulated:0 has no device");
 }

@@ -15,6 +15,7 @@ mod handover;
 mod hanging;
 mod inventory;
 mod lock;
+mod nvml;
 mod owners;
 mod record;
 mod running;

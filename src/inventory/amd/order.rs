@@ -20,7 +20,7 @@ pub(super) fn in_hip_order(listed: Vec<Listed>, kfd: &Kfd) -> Found {
 
 fn joined(listed: Vec<Listed>, nodes: &[Node]) -> Found {
     let mut foreign = (0..).skip(nodes.len());
-    let mut found = Found { devices: Vec::new(), warnings: Vec::new() };
+    let mut found = Found { devices: Vec::new(), warnings: Vec::new(), tells_instances: true };
     for gpu in listed {
         let device = match node(&gpu, nodes) {
             Some(node) => completed(node.device.clone(), gpu),
@@ -68,7 +68,8 @@ fn alone(mut listed: Vec<Listed>) -> Found {
     }
     let nameless = listed.iter().filter(|gpu| gpu.pci.is_none());
     warnings.extend(nameless.map(|gpu| format!("{} is not granted: its PCI address is not told", gpu.label)));
-    Found { devices: (0..).zip(listed).map(|(index, gpu)| gpu.device(index)).collect(), warnings }
+    let devices = (0..).zip(listed).map(|(index, gpu)| gpu.device(index)).collect();
+    Found { devices, warnings, tells_instances: true }
 }
 
 impl Listed {

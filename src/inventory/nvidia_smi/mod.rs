@@ -14,20 +14,16 @@ use std::time::Duration;
 
 use crate::device::{Device, PciAddress};
 use crate::host::{Host, child};
-use crate::inventory::answer::{Answer, Silence};
-use crate::inventory::{Settings, procfs};
+use crate::inventory::answer::{Answer, PERSISTENCE, Silence};
+use crate::inventory::{Settings, nvml, procfs};
+
+pub(super) use status::{UNNAMED, cause};
 
 const TOOL: &str = "nvidia-smi";
 const QUERY: [&str; 2] =
     ["--query-gpu=index,uuid,pci.bus_id,name,memory.total", "--format=csv,noheader,nounits"];
-/// Where a driver's root has the tool, and its library.
+/// Where a driver's root has the tool.
 const TOOL_DIRECTORIES: [&str; 3] = ["usr/bin", "bin", "usr/local/bin"];
-/// What makes the driver's first answer quick.
-const PERSISTENCE: &str = "without persistence mode the driver starts every GPU anew for each caller: \
-                           turn it on (`nvidia-smi -pm 1`, or nvidia-persistenced)";
-const LIBRARY: &str = "libnvidia-ml.so.1";
-const LIBRARY_DIRECTORIES: [&str; 5] =
-    ["usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "lib64", "usr/lib"];
 
 pub(super) fn read(host: &Host, settings: &Settings, limit: Duration) -> Answer {
     let mut command = command(settings)?;
@@ -57,11 +53,9 @@ fn command(settings: &Settings) -> Result<Command, Silence> {
 /// by name, so it is preloaded: a search path would bring the C library beside it, which is not the one
 /// of this host's loader.
 fn below(root: &Path) -> Result<(PathBuf, Option<PathBuf>), Silence> {
-    let existing = |directories: &[&str], name: &str| {
-        directories.iter().map(|directory| root.join(directory).join(name)).find(|path| path.exists())
-    };
-    match existing(&TOOL_DIRECTORIES, TOOL) {
-        Some(tool) => Ok((tool, existing(&LIBRARY_DIRECTORIES, LIBRARY))),
+    let mut places = TOOL_DIRECTORIES.iter().map(|directory| root.join(directory).join(TOOL));
+    match places.find(|path| path.exists()) {
+        Some(tool) => Ok((tool, nvml::below(root))),
         None => Err(Silence::Absent(format!("no {TOOL} below the driver root {}", root.display()))),
     }
 }
@@ -144,7 +138,7 @@ mod tests {
         assert!(matches!(read(&host, &settings, LONG), Err(Silence::Absent(_))));
         tool(&root.path().join("usr/bin"), r#"echo "0, GPU-1, 0000:01:00.0, preload=$LD_PRELOAD, 1""#);
         assert_eq!(name(&host, &settings), "preload=");
-        let library = root.path().join("usr/lib64").join(LIBRARY);
+        let library = root.path().join("usr/lib64/libnvidia-ml.so.1");
         std::fs::create_dir_all(root.path().join("usr/lib64")).unwrap();
         std::fs::write(&library, "").unwrap();
         assert_eq!(name(&host, &settings), format!("preload={}", library.display()));

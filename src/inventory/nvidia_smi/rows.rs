@@ -129,7 +129,7 @@ impl Report {
             nameless.map(|device| format!("device {} has neither UUID nor PCI address", device.index)),
         );
         devices.sort_by_key(|device| device.index);
-        Found { devices, warnings: abridged(warnings) }
+        Found { devices, warnings: abridged(warnings), tells_instances: false }
     }
 }
 

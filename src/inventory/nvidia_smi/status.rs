@@ -13,6 +13,8 @@ const INFOROM: i32 = 14;
 const LOST: i32 = 15;
 const UNKNOWN: i32 = 255;
 
+/// What is said of a status that means nothing to us.
+pub(in crate::inventory) const UNNAMED: &str = "an error without a name";
 const BY_HAND: &str = "run nvidia-smi by hand, and look at `dmesg`";
 
 /// The devices that `output` names, if its exit status and its text agree.
@@ -78,7 +80,7 @@ fn first_line(stdout: &str, stderr: &[u8]) -> String {
 
 /// What a status means, and what to do about it.
 #[rustfmt::skip] // a table
-fn cause(code: i32) -> (&'static str, &'static str) {
+pub(in crate::inventory) fn cause(code: i32) -> (&'static str, &'static str) {
     match code {
         2       => ("it does not know what it was asked for", "it is older than this program needs: try `--source procfs`"),
         3       => ("a card does not support what it was asked for", BY_HAND),
@@ -95,7 +97,7 @@ fn cause(code: i32) -> (&'static str, &'static str) {
         126     => ("what it wraps cannot be run", BY_HAND),
         127     => ("what it wraps is not there", BY_HAND),
         UNKNOWN => ("an unknown error", BY_HAND),
-        _       => ("an error without a name", BY_HAND),
+        _       => (UNNAMED, BY_HAND),
     }
 }
 

@@ -48,7 +48,9 @@ pub(super) fn read(host: &Host) -> Answer {
         Health::Sound => None,
     };
     let warnings = nodes.iter().filter_map(warning).collect();
-    Ok(Found { devices: nodes.into_iter().map(|node| node.device).collect(), warnings })
+    let devices = nodes.into_iter().map(|node| node.device).collect();
+    // AMD's partitions are devices.
+    Ok(Found { devices, warnings, tells_instances: true })
 }
 
 /// The GPUs that HIP can use, in HIP's order.
