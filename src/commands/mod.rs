@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
 use crate::host::owner::Form;
-use crate::inventory::{self, Settings};
+use crate::inventory::{self, Settings, Source};
 use crate::notes::Notes;
 
 /// What every command works with.
@@ -56,8 +56,11 @@ impl Context<'_> {
     /// Bounds what follows where the coordination file lies on a file system that can hang.
     fn guard(&self, path: &Path) -> Option<Guard> {
         let what = || format!("the file system of {}, which does not answer", path.display());
-        place::may_hang(&self.host, path)
-            .then(|| with_blocked_signals(|| watchdog::guard(self.deadline, what())))
+        place::may_hang(&self.host, path).then(|| self.watch(what()))
+    }
+
+    fn watch(&self, what: String) -> Guard {
+        with_blocked_signals(|| watchdog::guard(self.deadline, what))
     }
 
     /// Whether what is written at `path` coordinates with anything; asked of the default path alone, since
@@ -77,6 +80,10 @@ impl Context<'_> {
             driver_root: options.driver_root.clone(),
             search_path: self.surroundings.search_path(),
         };
+        // The kernel's own files are read by ourselves, and there a driver that hangs keeps its readers.
+        let asks_a_driver = !matches!(options.source, Source::File(_) | Source::Simulated(_));
+        let _guard =
+            asks_a_driver.then(|| self.watch("a driver, which does not answer; restart the host".to_owned()));
         inventory::read(&self.host, &settings, self.deadline, notes)
     }
 }

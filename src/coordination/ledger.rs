@@ -14,6 +14,7 @@
 
 use std::fs::{File, Metadata};
 use std::io::{Read, Write};
+use std::mem::ManuallyDrop;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -42,7 +43,9 @@ const SCRIPT_WRITES_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct Ledger {
     file: File,
     path: PathBuf,
-    text: Text,
+    /// Never dropped: the kernel takes back all of a program that ends at once sooner than one string after
+    /// the other.
+    text: ManuallyDrop<Text>,
     facts: FileFacts,
     /// Whether all that is in the file is of an earlier boot, so that damage need not be heeded.
     is_outdated: bool,
@@ -103,7 +106,7 @@ impl Ledger {
                 continue; // what was read may have been added to, and the file replaced
             }
             let is_outdated = is_outdated(host, &facts, &text);
-            let text = heed(text, path, is_outdated)?;
+            let text = ManuallyDrop::new(heed(text, path, is_outdated)?);
             let path = path.to_owned();
             return Ok(Some(Ledger { file, path, text, facts, is_outdated, undo: Vec::new() }));
         }

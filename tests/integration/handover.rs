@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::record::{assert_sound, held_in, units_of};
 use crate::running::{End, Running, ending_signals, unheard, unheard_by};
-use crate::sandbox::{Process, Sandbox, is_root};
+use crate::sandbox::{Process, Sandbox, may_mount};
 use crate::strace;
 
 /// A host of three units, of which `others` holds the first.
@@ -68,7 +68,7 @@ fn a_reader_that_is_late_gets_the_answer_and_the_record_stays() {
 /// There, a thread watches that the run ends, and must not take a signal that the main thread has blocked.
 #[test]
 fn on_a_network_file_system_a_signal_parts_neither_from_the_other() {
-    if !is_root("on_a_network_file_system_a_signal_parts_neither_from_the_other") {
+    if !may_mount("on_a_network_file_system_a_signal_parts_neither_from_the_other") {
         return;
     }
     let (host, other, owner) = with_one_held();

@@ -1,4 +1,4 @@
-//! A coordination file on a file system whose server does not answer.
+//! What hangs in the kernel: a file system whose server does not answer, and a driver's files.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -54,4 +54,20 @@ fn the_wait_for_it_is_bounded() {
             path.display()
         ));
     }
+}
+
+#[test]
+fn a_driver_whose_files_hang_is_not_waited_for() {
+    if !is_root("a_driver_whose_files_hang_is_not_waited_for") {
+        return;
+    }
+    let host = Sandbox::with_gpus(1);
+    let gpus = host.path().join("root/proc/driver/nvidia/gpus");
+    fs::create_dir_all(&gpus).unwrap();
+    let _hanging = Hanging::mount(&gpus);
+    let mut command = assert_cmd::Command::new(crate::sandbox::PROGRAM);
+    command.env_clear().current_dir(host.path()).args(["devices", "--source", "procfs", "--root", "root"]);
+    command.args(["--deadline", "0.2"]).assert().code(3).stdout("").stderr(
+        "gpu-coord: the deadline of 0.2 s passed while waiting for a driver, which does not answer; restart the host\n",
+    );
 }

@@ -13,7 +13,7 @@ use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Process, Sandbox};
 
 /// Waits for a condition, and not for a time.
 #[track_caller]
@@ -157,6 +157,18 @@ pub(crate) fn lock(path: &Path, kind: FlockArg) -> Option<Flock<File>> {
 #[track_caller]
 pub(crate) fn locked(path: &Path) -> Flock<File> {
     lock(path, FlockArg::LockExclusiveNonblock).unwrap()
+}
+
+/// A host of two units whose first is held, and its owner.
+pub(crate) fn with_one_held() -> (Sandbox, Process) {
+    let (host, holder) = (Sandbox::with_gpus(2), Process::start());
+    host.answers(&format!("allocate 1 --owner {}", holder.pid()), "0\n");
+    (host, holder)
+}
+
+/// How a run ends that goes well.
+pub(crate) fn answer(text: &str) -> (End, String, String) {
+    (End::Exit(0), text.to_owned(), String::new())
 }
 
 /// The program, which waits for the lock that the test keeps.

@@ -134,3 +134,15 @@ pub(crate) fn is_root(test: &str) -> bool {
     }
     is_root
 }
+
+/// For tests that mount something in a mount namespace of their own.
+pub(crate) fn may_mount(test: &str) -> bool {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new("unshare");
+    command.args(["-m", "mount", "-t", "tmpfs", "none"]).arg(directory.path());
+    let may_mount = is_root(test) && command.output().unwrap().status.success();
+    if nix::unistd::geteuid().is_root() && !may_mount {
+        eprintln!("SKIPPED {test}: root may not mount here");
+    }
+    may_mount
+}
