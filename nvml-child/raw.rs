@@ -72,7 +72,8 @@ pub(crate) fn compute_instance(instance: &Device<'_>) -> Result<u32, NvmlError> 
 }
 
 fn text(chars: &[c_char]) -> String {
-    let bytes: Vec<u8> = chars.iter().map(|char| char.cast_unsigned()).collect();
+    // Signed on one architecture, unsigned on another.
+    let bytes: Vec<u8> = chars.iter().flat_map(|char| char.to_ne_bytes()).collect();
     let text = CStr::from_bytes_until_nul(&bytes).map(CStr::to_bytes).unwrap_or(&bytes);
     String::from_utf8_lossy(text).into_owned()
 }

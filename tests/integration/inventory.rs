@@ -196,7 +196,10 @@ fn a_tool_that_cannot_be_killed_is_abandoned() {
     let freeze = format!("echo $$ > {directory}/tasks; echo FROZEN > {directory}/freezer.state; sleep 1000");
     let assert = Sandbox::with_smi(&freeze).run(&["--deadline", "1"]).code(3);
     let stderr = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
-    assert!(stderr.contains("cannot be killed: it hangs in the kernel; nvml: not asked below --root; procfs: "), "{stderr}");
+    assert!(
+        stderr.contains("cannot be killed: it hangs in the kernel; nvml: not asked below --root; procfs: "),
+        "{stderr}"
+    );
     assert!(stderr.ends_with("; restart the host\n"), "{stderr}");
 }
 
