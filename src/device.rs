@@ -116,8 +116,20 @@ pub(crate) fn uuid(text: &str) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Sound,
-    /// Not granted, for this reason.
+    /// Not granted, for this reason, unless the administrator insists.
     Sick(String),
+    /// No program can reach it, for this reason: it is never granted.
+    Lost(String),
+}
+
+impl Health {
+    /// What is wrong.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        match self {
+            Health::Sound => None,
+            Health::Sick(reason) | Health::Lost(reason) => Some(reason),
+        }
+    }
 }
 
 /// One GPU, or one other accelerator. What the source does not tell is `None`.
@@ -185,13 +197,28 @@ impl Device {
 }
 
 /// What can be assigned: a whole device, an instance of one, or one slot of a shared one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Unit {
     /// The position in [`Inventory::devices`].
     pub(crate) device: usize,
     /// The position in [`Device::instances`].
     pub(crate) instance: Option<usize>,
     pub(crate) slot: Option<u32>,
+}
+
+/// What a name can mean: a device with all that it is divided into, or one instance of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Part {
+    /// The position in [`Inventory::devices`].
+    pub(crate) device: usize,
+    /// The position in [`Device::instances`].
+    pub(crate) instance: Option<usize>,
+}
+
+impl Part {
+    pub(crate) fn whole(device: usize) -> Part {
+        Part { device, instance: None }
+    }
 }
 
 /// The devices of a host, in index order.
@@ -207,13 +234,27 @@ pub(crate) struct Inventory {
 impl Inventory {
     /// The units of the host in the order in which they are granted.
     pub(crate) fn units(&self) -> impl Iterator<Item = Unit> + '_ {
+        (0..self.devices.len()).flat_map(|device| self.units_of(Part::whole(device)))
+    }
+
+    pub(crate) fn units_of(&self, part: Part) -> impl Iterator<Item = Unit> + use<> {
+        let device = part.device;
+        let (one, parts) = match &self.devices[device].instances {
+            Some(instances) if part.instance.is_none() => (None, instances.len()),
+            _ => (Some(part.instance), 0),
+        };
+        let units = one.into_iter().chain((0..parts).map(Some));
+        units.map(move |instance| Unit { device, instance, slot: None })
+    }
+
+    /// Every UUID, of devices and of instances.
+    pub(crate) fn uuids(&self) -> impl Iterator<Item = (Part, &str)> {
         self.devices.iter().enumerate().flat_map(|(device, described)| {
-            let (whole, parts) = match &described.instances {
-                None => (Some(None), 0),
-                Some(instances) => (None, instances.len()),
-            };
-            let of_device = whole.into_iter().chain((0..parts).map(Some));
-            of_device.map(move |instance| Unit { device, instance, slot: None })
+            let own = described.identity.uuid.as_deref().map(|uuid| (Part::whole(device), uuid));
+            let instances = described.instances.iter().flatten().enumerate();
+            own.into_iter().chain(instances.filter_map(move |(at, instance)| {
+                Some((Part { device, instance: Some(at) }, instance.uuid.as_deref()?))
+            }))
         })
     }
 

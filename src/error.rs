@@ -1,6 +1,7 @@
 //! Every way to fail, each with the exit status that says who can act on it.
 
 use std::io;
+use std::iter;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -71,5 +72,11 @@ impl Error {
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Error::Io { action, path, source }
+    }
+
+    /// The message and its causes, each said once.
+    pub(crate) fn chain(&self) -> String {
+        let causes = iter::successors(std::error::Error::source(self), |cause| cause.source());
+        causes.fold(self.to_string(), |text, cause| format!("{text}: {cause}"))
     }
 }

@@ -11,6 +11,7 @@ mod host;
 mod inventory;
 mod notes;
 mod policy;
+mod selection;
 mod visible;
 
 use std::process::ExitCode;

@@ -7,14 +7,15 @@ use std::ffi::OsString;
 use super::variables::Variable;
 use crate::host::owner::Service;
 use crate::notes::Notes;
+use crate::visible::Variables;
 
 /// What the environment says beside options.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     /// What the service manager says of the unit that this process belongs to.
     pub(crate) service: Service,
-    /// As set, so that an empty one (no device is visible) differs from none.
-    pub(crate) cuda_visible_devices: Option<String>,
+    /// The variables that hide devices.
+    pub(crate) visible: Variables,
     /// Run with another user's rights (AT_SECURE): nothing that its caller could set is believed.
     pub(crate) is_privileged: bool,
 }
@@ -49,7 +50,7 @@ impl Environment {
             variables: pairs.iter().filter_map(|(name, value)| Variable::new(name, value)).collect(),
             surroundings: Surroundings {
                 service: Service::from_environment(value),
-                cuda_visible_devices: value("CUDA_VISIBLE_DEVICES"),
+                visible: Variables::from_environment(value),
                 is_privileged,
             },
         }
@@ -83,6 +84,9 @@ mod tests {
         ("MAINPID", "34"),
         ("INVOCATION_ID", "0123456789abcdef0123456789abcdef"),
         ("CUDA_VISIBLE_DEVICES", "1,0"),
+        ("NVIDIA_VISIBLE_DEVICES", "all"),
+        ("ROCR_VISIBLE_DEVICES", "2"),
+        ("HIP_VISIBLE_DEVICES", ""),
         ("GPU_COORD_PRINT", "uuid"),
         ("GPU_COORD_ROOT", ""),
         ("PRINT", "pci"),
@@ -107,7 +111,9 @@ mod tests {
         assert_eq!(notes.warnings, Vec::<String>::new());
         assert_eq!(environment.surroundings.service, service(SET));
         assert_ne!(environment.surroundings.service, Service::default());
-        assert_eq!(environment.surroundings.cuda_visible_devices.as_deref(), Some("1,0"));
+        let set = |value: &str| Some(value.to_owned());
+        let visible = Variables { cuda: set("1,0"), nvidia: set("all"), rocr: set("2"), hip: set("") };
+        assert_eq!(environment.surroundings.visible, visible);
         assert_eq!(environment.surroundings.search_path(), None);
     }
 
@@ -121,13 +127,13 @@ mod tests {
             ["the environment is ignored: this program runs with more rights than its caller"]
         );
         assert_eq!(environment.surroundings.service, Service::default());
-        assert_eq!(environment.surroundings.cuda_visible_devices, None);
+        assert_eq!(environment.surroundings.visible, Variables::default());
         assert_eq!(environment.surroundings.search_path(), Some("/usr/sbin:/usr/bin:/sbin:/bin".into()));
     }
 
     #[test]
     fn no_visible_device_differs_from_no_word_of_it() {
-        let visible = |set: &[(&str, &str)]| environment(set, false).surroundings.cuda_visible_devices;
+        let visible = |set: &[(&str, &str)]| environment(set, false).surroundings.visible.cuda;
         assert_eq!(visible(&[("CUDA_VISIBLE_DEVICES", "")]).as_deref(), Some(""));
         assert_eq!(visible(&[]), None);
     }

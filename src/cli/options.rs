@@ -10,9 +10,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::values::{amount, pid, seconds};
 use crate::inventory::{Source, Vendor};
+use crate::selection::List;
 
 /// The file of Flink's own script, so that both can be used side by side.
 pub(crate) const DEFAULT_COORDINATION_FILE: &str = "/var/tmp/flink-gpu-coordination";
+
+/// Without a heading over the arguments: an allocation has as many options as a screen has lines.
+const ALLOCATION_HELP: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{options}{after-help}";
 
 #[derive(Debug, Parser)]
 #[command(
@@ -37,6 +41,7 @@ pub(crate) enum Command {
     /// Give AMOUNT units to the calling process, and print them
     #[command(
         override_usage = "gpu-coord allocate AMOUNT [OPTIONS]",
+        help_template = ALLOCATION_HELP,
         after_help = "Example: gpu-coord allocate 2 --print uuid"
     )]
     Allocate(Allocate),
@@ -100,6 +105,17 @@ pub(crate) struct SourceOptions {
     pub(crate) driver_root: Option<PathBuf>,
 }
 
+/// Which of the devices are meant.
+#[derive(Args, Debug)]
+pub(crate) struct SelectionOptions {
+    /// Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids
+    #[arg(long, value_name = "LIST")]
+    pub(crate) devices: Option<List>,
+    /// All but these
+    #[arg(long, value_name = "LIST")]
+    pub(crate) exclude: Option<List>,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct FileOptions {
     /// The record of who holds what
@@ -133,6 +149,17 @@ pub(crate) struct Allocation {
     #[arg(long, value_name = "WHAT", default_value = "index", hide_possible_values = true)]
     pub(crate) print: Print,
     #[command(flatten)]
+    pub(crate) selection: SelectionOptions,
+    /// Pass over CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES
+    #[arg(long)]
+    pub(crate) ignore_visible_devices: bool,
+    /// Give sick devices too, after the sound ones
+    #[arg(long)]
+    pub(crate) include_unhealthy: bool,
+    /// Never give a device that others compute on (without this: last)
+    #[arg(long)]
+    pub(crate) skip_busy: bool,
+    #[command(flatten)]
     pub(crate) file: FileOptions,
     #[command(flatten)]
     pub(crate) owner: OwnerOptions,
@@ -147,6 +174,7 @@ pub(crate) struct Allocation {
 #[command(
     name = "gpu-coord AMOUNT",
     override_usage = "gpu-coord AMOUNT [OPTIONS]",
+    help_template = ALLOCATION_HELP,
     after_help = "Example: gpu-coord 2 --enable-coordination-mode"
 )]
 pub(crate) struct Discover {
@@ -178,6 +206,8 @@ pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) file: FileOptions,
     #[command(flatten)]
+    pub(crate) selection: SelectionOptions,
+    #[command(flatten)]
     pub(crate) source: SourceOptions,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -188,6 +218,8 @@ pub(crate) struct Devices {
     /// Print JSON, version 1
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) selection: SelectionOptions,
     #[command(flatten)]
     pub(crate) source: SourceOptions,
     #[command(flatten)]

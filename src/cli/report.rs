@@ -3,7 +3,6 @@
 //! Every message is one line. Flink reads the pipes only after the program's exit, so that all of them
 //! together must stay far below the 64 KiB that a pipe holds.
 
-use std::fmt::Write as _;
 use std::os::fd::AsFd;
 
 use super::output;
@@ -35,7 +34,7 @@ fn text(outcome: &Result<(), Error>, notes: &Notes, is_verbose: bool) -> String 
     let details = notes.details.iter().filter(|_| is_verbose).cloned();
     let mut text = bounded(warnings.chain(details));
     if let Err(error) = outcome {
-        text += &line(&chain(error));
+        text += &line(&error.chain());
     }
     text
 }
@@ -54,18 +53,6 @@ fn bounded(messages: impl Iterator<Item = String>) -> String {
     }
     if cut > 0 {
         text += &line(&format!("{cut} more lines are left out"));
-    }
-    text
-}
-
-/// A message and its causes, each said once.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        // Writing to a String cannot fail.
-        let _ = write!(text, ": {error}");
-        cause = error.source();
     }
     text
 }

@@ -1,7 +1,12 @@
 //! `gpu-coord AMOUNT` and `gpu-coord allocate AMOUNT`.
 
+use std::os::unix::process::parent_id;
+
+use super::choice::Choice;
+use super::eligible::eligible;
+use super::kin::Kin;
 use super::{Context, answer};
-use crate::assignment::{Assignment, Grant, Owner, Standing};
+use crate::assignment::{Assignment, Grant, Owner, Record, Standing};
 use crate::cli::Allocation;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
@@ -10,10 +15,9 @@ use crate::device::{Identity, Inventory, Unit};
 use crate::error::Error;
 use crate::host::liveness::Liveness;
 use crate::host::owner::{self, Form, Found};
-use crate::inventory::Source;
 use crate::notes::Notes;
-use crate::policy::{self, Occupancy};
-use crate::visible::visible;
+use crate::policy::{self, Occupancy, Used};
+use crate::visible::Seen;
 
 pub(super) fn run(
     context: &Context<'_>,
@@ -32,12 +36,14 @@ pub(super) fn run(
     };
     let owner = if coordinates { Some(find_owner(context, form, options, notes)?) } else { None };
     let inventory = context.inventory(&options.source, notes)?;
-    let seen = visible(&inventory, seen_by(context, options, notes).as_deref());
-    policy::can_ever_be_given(options.amount, policy::count(&inventory, &seen))?;
-    let request = Request { form, options, inventory: &inventory, seen: &seen };
+    let (seen, units) = eligible(context, options, &inventory, notes)?;
+    policy::can_ever_be_given(options.amount, units.len(), inventory.units().count())?;
+    let kin = Kin::of(&context.host, &inventory, notes);
+    let request =
+        Request { form, options, inventory: &inventory, seen: &seen, units: &units, kin: kin.as_ref() };
     match owner {
         Some(owner) => request.coordinate(context, &owner, notes),
-        None => request.first(context),
+        None => request.first(context, notes),
     }
 }
 
@@ -56,43 +62,35 @@ fn find_owner(
     }
 }
 
-/// The owner's `CUDA_VISIBLE_DEVICES`, which decides how its CUDA counts; ours is inherited from it.
-/// An inventory file describes devices of any kind, which CUDA does not count.
-fn seen_by(context: &Context<'_>, options: &Allocation, notes: &mut Notes) -> Option<String> {
-    if matches!(options.source.source, Source::File(_)) {
-        return None;
-    }
-    let Some(pid) = options.owner.owner else { return context.surroundings.cuda_visible_devices.clone() };
-    match context.host.environment(pid) {
-        Ok(variables) => variables
-            .into_iter()
-            .find(|(name, _)| name == "CUDA_VISIBLE_DEVICES")
-            .map(|(_, value)| value.to_string_lossy().into_owned()),
-        Err(error) => {
-            notes.warn(format!(
-                "cannot read the environment of pid {pid} ({error}); if CUDA_VISIBLE_DEVICES is set there, take \
-                 identities (--print uuid) and not indexes"
-            ));
-            None
-        }
-    }
-}
-
-/// A request, and the devices that its owner sees.
+/// A request, and what it may be given.
 struct Request<'a> {
     form: Form,
     options: &'a Allocation,
     inventory: &'a Inventory,
-    seen: &'a [usize],
+    /// How the owner counts.
+    seen: &'a Seen,
+    units: &'a [Unit],
+    /// `None`: who computes on a device is not considered.
+    kin: Option<&'a Kin<'a>>,
 }
 
 impl Request<'_> {
     /// Without coordination: the first units, whoever else is told the same.
-    fn first(&self, context: &Context<'_>) -> Result<(), Error> {
-        let units = policy::sound_units(self.inventory, self.seen);
-        policy::can_ever_be_given(self.options.amount, units.len())?;
-        let amount = usize::try_from(self.options.amount).unwrap_or(usize::MAX);
-        context.stdout.write(&self.answer(&units[..amount])?, context.deadline)
+    fn first(&self, context: &Context<'_>, notes: &mut Notes) -> Result<(), Error> {
+        let record = Record::default();
+        // Nobody is an owner, but who asks is not to be kept from what it computes on already.
+        let requester = self.options.skip_busy.then(|| self.options.owner.owner.unwrap_or_else(parent_id));
+        let requester = requester.and_then(|pid| owner::of(&context.host, pid));
+        let choice = Choice {
+            inventory: self.inventory,
+            record: &record,
+            occupancy: &policy::occupancy(self.inventory, &record),
+            standing: &|_| Standing::Alive,
+            requester: requester.as_ref(),
+            kin: self.kin,
+        };
+        let units = choice.make(&context.host, &self.asked(false, Used::GiveAsAny), notes)?;
+        context.stdout.write(&self.answer(&units)?, context.deadline)
     }
 
     fn coordinate(&self, context: &Context<'_>, owner: &Owner, notes: &mut Notes) -> Result<(), Error> {
@@ -100,7 +98,7 @@ impl Request<'_> {
         let _guard = context.guard(path);
         context.check_place(path, notes)?;
         let mut ledger = Ledger::open(&context.host, path, owner.uid, context.deadline)?;
-        let (units, mut change) = self.decide(context, &ledger, notes)?;
+        let (units, mut change) = self.decide(context, owner, &ledger, notes)?;
         let answer = self.answer(&units)?;
         change.granted = self.assignments(context, owner, &units);
         owner::recheck(&context.host, owner)?;
@@ -116,6 +114,7 @@ impl Request<'_> {
     fn decide(
         &self,
         context: &Context<'_>,
+        requester: &Owner,
         ledger: &Ledger,
         notes: &mut Notes,
     ) -> Result<(Vec<Unit>, Change), Error> {
@@ -127,10 +126,28 @@ impl Request<'_> {
             liveness.standing(&record.assignments[position], occupancy.is_here[position])
         };
         let takes_over = self.form == Form::Discover || self.options.check_dead;
-        let request = policy::Request { amount: self.options.amount, takes_over, devices: self.seen };
-        let units = policy::grant(self.inventory, record, &occupancy.places, &standing, &request)?;
+        let choice = Choice {
+            inventory: self.inventory,
+            record,
+            occupancy: &occupancy,
+            standing: &standing,
+            requester: Some(requester),
+            kin: self.kin,
+        };
+        let units = choice.make(&context.host, &self.asked(takes_over, Used::GiveLast), notes)?;
         let owner = |pid| owner::of(&context.host, pid);
         Ok((units, settle::settle(record, takes_over, standing, owner, |index| self.identity(index))))
+    }
+
+    /// `in_use`: what is done with a device that others compute on, if nothing is said about it.
+    fn asked(&self, takes_over: bool, in_use: Used) -> policy::Request<'_> {
+        policy::Request {
+            amount: self.options.amount,
+            takes_over,
+            includes_sick: self.options.include_unhealthy,
+            in_use: if self.options.skip_busy { Used::Withhold } else { in_use },
+            units: self.units,
+        }
     }
 
     fn identity(&self, index: u32) -> Identity {
@@ -159,13 +176,7 @@ impl Request<'_> {
     }
 
     fn answer(&self, units: &[Unit]) -> Result<String, Error> {
-        answer::line(self.inventory, units, self.seen, self.options.print, self.counts_what_is_seen())
-    }
-
-    /// Without a variable that hides devices, the owner counts as the vendor's tool does.
-    fn counts_what_is_seen(&self) -> bool {
-        !self.seen.iter().enumerate().all(|(position, device)| position == *device)
-            || self.seen.len() != self.inventory.devices.len()
+        answer::line(self.inventory, units, self.seen, self.options.print)
     }
 }
 

@@ -1,17 +1,18 @@
 //! The answer of an allocation: one line, which Flink takes for the indexes.
 
 use crate::cli::Print;
-use crate::device::{Device, Inventory, Unit};
+use crate::device::{Device, Inventory, Part, Unit};
 use crate::error::Error;
+use crate::visible::Seen;
 
-/// `seen`: the devices in the order in which the owner counts them; `is_relative`: it does not see them all.
+/// `seen`: how the owner counts; where no variable hides a device from it, as the vendor's tool does.
 pub(super) fn line(
     inventory: &Inventory,
     units: &[Unit],
-    seen: &[usize],
+    seen: &Seen,
     print: Print,
-    is_relative: bool,
 ) -> Result<String, Error> {
+    let is_relative = seen.is_relative(inventory);
     let word = |unit: &Unit| -> Result<String, Error> {
         let device = &inventory.devices[unit.device];
         match print {
@@ -24,8 +25,9 @@ pub(super) fn line(
                 Err(lacks(inventory, device, "PCI address of its instance alone"))
             }
             Print::Index if is_relative => seen
+                .parts
                 .iter()
-                .position(|seen| *seen == unit.device)
+                .position(|seen| *seen == Part::whole(unit.device))
                 .map(|position| position.to_string())
                 .ok_or_else(|| lacks(inventory, device, "place among the devices that the owner sees")),
             Print::Index | Print::HostIndex => Ok(device.index.to_string()),

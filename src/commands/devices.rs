@@ -3,24 +3,35 @@
 use serde_json::{Map, json};
 
 use super::table::table;
-use super::{Context, json};
+use super::{Context, eligible, json};
 use crate::cli::Devices;
-use crate::device::{Device, Health, Inventory};
+use crate::device::{Device, Inventory, Part, Unit};
 use crate::error::Error;
 use crate::notes::Notes;
+use crate::selection::Selection;
 
 pub(super) fn run(context: &Context<'_>, options: &Devices, notes: &mut Notes) -> Result<(), Error> {
     let inventory = context.inventory(&options.source, notes)?;
-    let text = if options.json { as_json(context, &inventory, notes) } else { as_table(&inventory) };
+    let selection = eligible::selection(&inventory, &options.selection)?;
+    let shown = eligible::shown(&inventory, &selection);
+    let text =
+        if options.json { as_json(context, &inventory, &selection, &shown, notes) } else { as_table(&shown) };
     context.stdout.write(&text, context.deadline)
 }
 
-fn as_json(context: &Context<'_>, inventory: &Inventory, notes: &Notes) -> String {
+fn as_json(
+    context: &Context<'_>,
+    inventory: &Inventory,
+    selection: &Selection,
+    shown: &[(usize, &Device)],
+    notes: &Notes,
+) -> String {
+    let unit = |unit: Unit| json::unit(inventory, &unit, Map::new());
     let units = |position: usize| {
-        let units = inventory.units().filter(|unit| unit.device == position);
-        units.map(|unit| json::unit(inventory, &unit, Map::new())).collect()
+        let units = inventory.units_of(Part::whole(position));
+        units.filter(|unit| selection.takes(unit)).map(unit).collect()
     };
-    let devices = inventory.devices.iter().enumerate();
+    let devices = shown.iter().copied();
     let devices: Vec<_> = devices.map(|(position, device)| json::device(device, units(position))).collect();
     let mut fields = Map::new();
     fields.insert("source".to_owned(), json!(inventory.source));
@@ -28,10 +39,10 @@ fn as_json(context: &Context<'_>, inventory: &Inventory, notes: &Notes) -> Strin
     json::document(&context.host, fields, notes)
 }
 
-fn as_table(inventory: &Inventory) -> String {
+fn as_table(shown: &[(usize, &Device)]) -> String {
     let heads = ["INDEX", "MODEL", "MEMORY", "MINOR", "UUID", "PCI", "ID", "HEALTH"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(inventory.devices.iter().map(row));
+    rows.extend(shown.iter().map(|(_, device)| row(device)));
     table(&rows)
 }
 
@@ -45,9 +56,6 @@ fn row(device: &Device) -> Vec<String> {
         identity.uuid.clone().unwrap_or_default(),
         identity.pci.map(|pci| pci.to_string()).unwrap_or_default(),
         identity.id.clone().unwrap_or_default(),
-        match health {
-            Health::Sound => "sound".to_owned(),
-            Health::Sick(reason) => format!("sick: {reason}"),
-        },
+        health.reason().map_or_else(|| "sound".to_owned(), |reason| format!("sick: {reason}")),
     ]
 }

@@ -33,18 +33,15 @@ fn describe(host: &Host) -> Value {
 
 pub(super) fn device(device: &Device, units: Vec<Value>) -> Value {
     let Device { index, identity, name, memory_mib, minor, nodes, health, .. } = device;
-    let (health, reason) = match health {
-        Health::Sound => ("sound", None),
-        Health::Sick(reason) => ("sick", Some(reason)),
-    };
+    let is_sound = *health == Health::Sound;
     let mut value = json!({
         "index": index,
         "name": name,
         "memory_mib": memory_mib,
         "minor": minor,
         "nodes": nodes.iter().map(|node| node.to_string_lossy()).collect::<Vec<_>>(),
-        "health": health,
-        "reason": reason,
+        "health": if is_sound { "sound" } else { "sick" },
+        "reason": health.reason(),
         "memory_used_mib": device.memory_used_mib,
         "processes": device.processes.as_ref().map(|uses| uses.iter().map(process).collect::<Vec<_>>()),
         "compute_mode": device.compute_mode,

@@ -4,11 +4,15 @@
 
 mod allocate;
 mod answer;
+mod choice;
 mod deallocate_all;
 mod devices;
+mod eligible;
 mod json;
+mod kin;
 mod status;
 mod table;
+mod view;
 
 use std::path::Path;
 

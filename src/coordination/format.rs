@@ -17,11 +17,9 @@
 use std::fmt::Write as _;
 
 use super::escape::{escape, unescape};
+use super::pairs::{Pairs, hex64, number, printable};
 use crate::assignment::{Assignment, Drained, Grant, Owner, Waiter};
 use crate::device::Identity;
-
-/// The version of the keys that this program writes and reads.
-const VERSION: &[u8] = b"1";
 
 /// The largest pid is one less (`PID_MAX_LIMIT` of the kernel's `include/linux/threads.h`).
 const PID_LIMIT: u32 = 4 << 20;
@@ -176,62 +174,6 @@ fn pid_and_keys(rest: &[u8]) -> Result<(u32, &[u8]), String> {
     Ok((parsed, keys))
 }
 
-/// The `key=value` pairs of a line, without the version; an empty one is padding.
-struct Pairs<'a>(&'a [u8]);
-
-type Pair<'a> = (&'a [u8], &'a [u8]);
-
-impl<'a> Pairs<'a> {
-    /// All bytes are looked at at once, and not again with each pair: this is most of what a long record costs.
-    fn of(keys: &'a [u8]) -> Result<Pairs<'a>, String> {
-        let is_strange = |strange: bool, byte: &u8| strange | !byte.is_ascii_graphic();
-        if !keys.iter().fold(false, is_strange) {
-            return Ok(Pairs(keys));
-        }
-        let has_blank = keys.iter().any(|byte| matches!(byte, b' ' | b'\t'));
-        let problem =
-            if has_blank { "has a blank among its keys" } else { "holds a byte that is not printable ASCII" };
-        Err(problem.to_owned())
-    }
-
-    /// Up to the next `;`.
-    fn take(&mut self) -> &'a [u8] {
-        let end = self.0.iter().position(|byte| *byte == b';').unwrap_or(self.0.len());
-        let (pair, rest) = self.0.split_at(end);
-        self.0 = rest.get(1..).unwrap_or_default();
-        pair
-    }
-}
-
-impl<'a> Iterator for Pairs<'a> {
-    type Item = Result<Pair<'a>, String>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while !self.0.is_empty() {
-            match parted(self.take()) {
-                Ok(None | Some((b"v", VERSION))) => {}
-                Ok(Some((b"v", version))) => {
-                    let version = printable(version);
-                    return Some(Err(format!(
-                        "is of format version {version}, which this program does not know"
-                    )));
-                }
-                Ok(Some(pair)) => return Some(Ok(pair)),
-                Err(problem) => return Some(Err(problem)),
-            }
-        }
-        None
-    }
-}
-
-fn parted(pair: &[u8]) -> Result<Option<Pair<'_>>, String> {
-    match pair.iter().position(|byte| *byte == b'=') {
-        Some(at) => Ok(Some((&pair[..at], &pair[at + 1..]))),
-        None if pair.is_empty() => Ok(None),
-        None => Err(format!("has `{}` where key=value should be", printable(pair))),
-    }
-}
-
 /// Whether the key is one of an identity's.
 fn identity_key(identity: &mut Identity, key: &[u8], value: &[u8]) -> Result<bool, String> {
     match key {
@@ -261,32 +203,8 @@ fn grants(line: &[u8]) -> Vec<u64> {
     pieces.filter_map(|piece| piece.strip_prefix(b"grant=")).filter_map(|id| hex64(id).ok()).collect()
 }
 
-/// Digits only: `str::parse` would take a sign.
-fn number<T: TryFrom<u64>>(digits: &[u8]) -> Result<T, String> {
-    let digit = |number: u64, byte: &u8| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    };
-    let number = if digits.is_empty() { None } else { digits.iter().try_fold(0, digit) };
-    let number = number.and_then(|number| T::try_from(number).ok());
-    number.ok_or_else(|| format!("has `{}` where a number should be", printable(digits)))
-}
-
-fn hex64(digits: &[u8]) -> Result<u64, String> {
-    let digit = |number: u64, byte: &u8| Some(number << 4 | u64::from(char::from(*byte).to_digit(16)?));
-    let number = if digits.len() == 16 { digits.iter().try_fold(0, digit) } else { None };
-    number.ok_or_else(|| format!("has `{}` where 16 hexadecimal digits should be", printable(digits)))
-}
-
 fn excerpt(line: &[u8]) -> String {
     format!("`{}`", printable(line))
-}
-
-/// The first bytes of a line, fit for a terminal.
-fn printable(line: &[u8]) -> String {
-    const LONGEST: usize = 60;
-    let more = if line.len() > LONGEST { "..." } else { "" };
-    format!("{}{more}", line[..line.len().min(LONGEST)].escape_ascii())
 }
 
 /// An assignment as a line, without its line end.

@@ -143,7 +143,7 @@ impl Ledger {
     fn undone(&self, undo: &[plan::Write], change: &Change, error: Error) -> Error {
         match (self.put(undo), change.granted.first()) {
             (Err(problem), Some(granted)) => {
-                let problem = format!("{}, and {}", with_cause(&error), with_cause(&problem));
+                let problem = format!("{}, and {}", error.chain(), problem.chain());
                 Error::NotUndone { pid: granted.owner.pid, problem }
             }
             _ => error,
@@ -217,11 +217,6 @@ impl Snapshot {
         let doubts = file::doubts(path, &found);
         Ok(Some(Snapshot { record: text.record, facts, is_consistent, doubts }))
     }
-}
-
-fn with_cause(error: &Error) -> String {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
-    format!("{error}{}", cause.unwrap_or_default())
 }
 
 /// The record, and what the file itself was like when it was read.

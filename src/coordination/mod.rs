@@ -4,6 +4,7 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `format` | a line, from bytes to values and back (pure) |
+//! | `pairs` | the keys and values of a line (pure) |
 //! | `escape` | a value of a key (pure) |
 //! | `text` | the bytes of a file, read into a record (pure) |
 //! | `plan` | a change as crash-safe writes (pure) |
@@ -22,4 +23,5 @@ mod escape;
 mod file;
 mod format;
 mod lock;
+mod pairs;
 mod text;

@@ -109,7 +109,7 @@ impl Card {
         let health = match &self.information {
             Err(problem) => Health::Sick(problem.clone()),
             Ok(Information { excluded: true, .. }) => {
-                Health::Sick("excluded by the driver's settings".to_owned())
+                Health::Lost("excluded by the driver's settings".to_owned())
             }
             Ok(Information { uuid: None, .. }) if self.pci.is_none() => {
                 Health::Sick("neither its UUID nor its PCI address is known".to_owned())
@@ -211,10 +211,7 @@ mod tests {
     /// Index, PCI address, minor and what is wrong with it.
     fn summary(found: &Found) -> Vec<(u32, String, Option<u32>, String)> {
         let pci = |device: &Device| device.identity.pci.map(|pci| pci.to_string()).unwrap_or_default();
-        let sick = |device: &Device| match &device.health {
-            Health::Sick(why) => why.clone(),
-            Health::Sound => String::new(),
-        };
+        let sick = |device: &Device| device.health.reason().unwrap_or_default().to_owned();
         found.devices.iter().map(|device| (device.index, pci(device), device.minor, sick(device))).collect()
     }
 
@@ -245,7 +242,7 @@ mod tests {
         ]);
         let found = read(&host).unwrap();
         assert_eq!(found.devices[0].identity.pci, "0000:02:00.0".parse().ok());
-        assert_eq!(found.devices[1].health, Health::Sick("excluded by the driver's settings".to_owned()));
+        assert_eq!(found.devices[1].health, Health::Lost("excluded by the driver's settings".to_owned()));
         assert_eq!(found.warnings, [""; 0]);
     }
 

@@ -1,20 +1,22 @@
 //! Who holds what, and which units a request is given. Pure: the host has been read before, and is changed
 //! after.
 //!
-//! A unit that nobody holds goes before one whose owner has died: the order of Flink's own script. What
-//! cannot be known is treated as held.
+//! A unit that nobody holds goes before one whose owner has died: the order of Flink's own script. What is
+//! sick, where it is given at all, goes after what is sound, and what others compute on goes last. What cannot
+//! be known is treated as held.
 
+mod in_use;
 mod names;
 mod occupancy;
-
-use std::collections::BTreeMap;
-use std::fmt;
+mod shortage;
 
 use crate::assignment::{Record, Standing};
-use crate::device::{Inventory, Unit};
+use crate::device::{Health, Inventory, Unit};
 use crate::error::Error;
 
+pub(crate) use in_use::{InUse, Processes};
 pub(crate) use occupancy::{Occupancy, Place, State, occupancy};
+pub(crate) use shortage::{can_ever_be_given, units};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -23,115 +25,105 @@ pub(crate) struct Request<'a> {
     /// Whether the units of dead owners may be given. Those that the script recorded always may: it never
     /// gives anything back.
     pub(crate) takes_over: bool,
-    /// Positions of the devices that may be given, in the order of preference.
-    pub(crate) devices: &'a [usize],
+    /// Whether what is sick may be given.
+    pub(crate) includes_sick: bool,
+    pub(crate) in_use: Used,
+    /// What may be given, in the order of preference.
+    pub(crate) units: &'a [Unit],
 }
 
-/// Chooses the units of a request, all or none.
-pub(crate) fn grant(
-    inventory: &Inventory,
-    record: &Record,
-    places: &[Place<'_>],
-    standing: &dyn Fn(usize) -> Standing,
-    request: &Request<'_>,
-) -> Result<Vec<Unit>, Error> {
-    let eligible: Vec<&Place<'_>> = in_order(places, request.devices).collect();
-    can_ever_be_given(request.amount, eligible.len())?;
-    let amount = usize::try_from(request.amount).unwrap_or(usize::MAX);
-    let is_free =
-        |place: &&&Place<'_>| place.holders.is_empty() && place.state(inventory, standing) == State::Free;
-    let mut given: Vec<Unit> = eligible.iter().filter(is_free).take(amount).map(|place| place.unit).collect();
-    if given.len() < amount {
-        let dead = eligible.iter().filter(|place| {
-            place.state(inventory, standing) == State::Stale && may_be_taken(&place.holders, record, request)
-        });
-        given.extend(dead.take(amount - given.len()).map(|place| place.unit));
+/// What to do with a device that others compute on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Used {
+    GiveAsAny,
+    GiveLast,
+    Withhold,
+}
+
+/// What is known of the host.
+pub(crate) struct Situation<'a> {
+    pub(crate) inventory: &'a Inventory,
+    pub(crate) record: &'a Record,
+    pub(crate) occupancy: &'a Occupancy<'a>,
+    /// Of an assignment, by its position in the record; asked of holders alone, and only if they decide.
+    pub(crate) standing: &'a dyn Fn(usize) -> Standing,
+    /// Whether others than its owners and the requester compute on a device, by its position.
+    pub(crate) is_in_use: &'a dyn Fn(usize) -> bool,
+}
+
+/// A kind of unit that is given only when there is none left of those before it.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    is_in_use: bool,
+    is_sick: bool,
+    is_stale: bool,
+}
+
+impl Class {
+    fn in_order() -> impl Iterator<Item = Class> {
+        let is_set = |number: u8, bit: u8| number & bit != 0;
+        (0..8).map(move |rank| Class {
+            is_in_use: is_set(rank, 4),
+            is_sick: is_set(rank, 2),
+            is_stale: is_set(rank, 1),
+        })
     }
-    if given.len() == amount {
-        return Ok(given);
-    }
-    Err(shortage(inventory, &eligible, standing, given.len(), request))
 }
 
-/// How many units the devices have, whatever their state.
-pub(crate) fn count(inventory: &Inventory, devices: &[usize]) -> usize {
-    let count = |device: &usize| inventory.devices[*device].instances.as_ref().map_or(1, Vec::len);
-    devices.iter().map(count).sum()
-}
-
-/// The units that can be relied on, whoever holds them.
-pub(crate) fn sound_units(inventory: &Inventory, devices: &[usize]) -> Vec<Unit> {
-    let places: Vec<Place<'_>> = inventory.units().map(Place::empty).collect();
-    let is_sound = |place: &&Place<'_>| place.state(inventory, &|_| Standing::Alive) == State::Free;
-    in_order(&places, devices).filter(is_sound).map(|place| place.unit).collect()
-}
-
-fn in_order<'p, 'a>(places: &'p [Place<'a>], devices: &'p [usize]) -> impl Iterator<Item = &'p Place<'a>> {
-    devices.iter().flat_map(move |device| {
-        let from = places.partition_point(|place| place.unit.device < *device);
-        places[from..].iter().take_while(move |place| place.unit.device == *device)
-    })
-}
-
-/// An amount that the host does not have is another error than one that it has not free.
-pub(crate) fn can_ever_be_given(amount: u128, of: usize) -> Result<(), Error> {
-    if amount <= of as u128 {
-        return Ok(());
-    }
-    Err(Error::NotEnough(format!(
-        "{} asked for, and there are {of}: waiting cannot help; ask for fewer",
-        units(amount)
-    )))
-}
-
-fn may_be_taken(holders: &[usize], record: &Record, request: &Request<'_>) -> bool {
-    request.takes_over || holders.iter().all(|holder| record.assignments[*holder].is_the_scripts())
-}
-
-fn shortage(
-    inventory: &Inventory,
-    eligible: &[&Place<'_>],
-    standing: &dyn Fn(usize) -> Standing,
-    given: usize,
-    request: &Request<'_>,
-) -> Error {
-    let mut states: BTreeMap<State, usize> = BTreeMap::new();
-    for place in eligible {
-        *states.entry(place.state(inventory, standing)).or_default() += 1;
-    }
-    let reasons: Vec<String> =
-        states.iter().filter_map(|(state, count)| reason(*state, *count, request)).collect();
-    let (asked, all) = (units(request.amount), eligible.len());
-    Error::NotEnough(format!("{asked} asked for, {given} of {all} can be given: {}", reasons.join("; ")))
-}
-
-/// Why the units in a state are not given, and what to do.
-fn reason(state: State, count: usize, request: &Request<'_>) -> Option<String> {
-    let why = match state {
-        State::Free => return None,
-        State::Stale if request.takes_over => return None,
-        State::Stale => "held by dead owners (--check-dead takes them over)",
-        State::Held => "held by living owners (`gpu-coord status` names them)",
-        State::Unknown => {
-            return Some(format!(
-                "{} held from another pid namespace; run `gpu-coord reclaim` on the host, or use --pid=host",
-                are(count)
-            ));
+impl Situation<'_> {
+    /// Chooses the units of a request, all or none.
+    pub(crate) fn grant(&self, request: &Request<'_>) -> Result<Vec<Unit>, Error> {
+        let eligible: Vec<&Place<'_>> = self.occupancy.of_units(request.units).collect();
+        can_ever_be_given(request.amount, eligible.len(), self.occupancy.places.len())?;
+        let amount = usize::try_from(request.amount).unwrap_or(usize::MAX);
+        let mut given: Vec<Unit> = Vec::new();
+        for class in Class::in_order() {
+            let fits = eligible.iter().filter(|place| self.is_of(place, class, request));
+            given.extend(fits.take(amount - given.len()).map(|place| place.unit));
         }
-        State::Withheld => "withheld by lines that are no assignments (`gpu-coord status` names them)",
-        State::Drained => "drained",
-        State::Sick => "sick (`gpu-coord devices` says why)",
-    };
-    Some(format!("{count} {why}"))
-}
+        if given.len() == amount {
+            return Ok(given);
+        }
+        Err(self.shortage(&eligible, given.len(), request))
+    }
 
-fn are(count: usize) -> String {
-    if count == 1 { "1 unit is".to_owned() } else { format!("{count} units are") }
-}
+    /// Whether the unit may be given, and is of that class. What costs least is asked first.
+    fn is_of(&self, place: &Place<'_>, class: Class, request: &Request<'_>) -> bool {
+        place.holders.is_empty() != class.is_stale
+            && self.is_sick(place) == class.is_sick
+            && self.may_be_given(self.state(place, request), place, request)
+            && self.is_in_use(place, request) == class.is_in_use
+            && !(class.is_in_use && request.in_use == Used::Withhold)
+    }
 
-/// `1 unit`, `2 units`.
-pub(crate) fn units(count: impl fmt::Display + PartialEq<u128>) -> String {
-    if count == 1 { "1 unit".to_owned() } else { format!("{count} units") }
+    /// As far as the record and the device are concerned.
+    fn may_be_given(&self, state: State, place: &Place<'_>, request: &Request<'_>) -> bool {
+        let is_the_scripts = |holder: &usize| self.record.assignments[*holder].is_the_scripts();
+        match state {
+            State::Free => true,
+            State::Stale => request.takes_over || place.holders.iter().all(is_the_scripts),
+            State::Held | State::Unknown | State::Withheld | State::Drained | State::Sick => false,
+        }
+    }
+
+    /// For this request: sick is only what it may not be given for that.
+    fn state(&self, place: &Place<'_>, request: &Request<'_>) -> State {
+        let may_be_given = match self.inventory.devices[place.unit.device].health {
+            Health::Sound => true,
+            // What nothing names cannot be recorded.
+            Health::Sick(_) => request.includes_sick && !self.inventory.identity(&place.unit).is_empty(),
+            Health::Lost(_) => false,
+        };
+        place.state_of(!may_be_given, self.standing)
+    }
+
+    fn is_sick(&self, place: &Place<'_>) -> bool {
+        self.inventory.devices[place.unit.device].health != Health::Sound
+    }
+
+    fn is_in_use(&self, place: &Place<'_>, request: &Request<'_>) -> bool {
+        request.in_use != Used::GiveAsAny && (self.is_in_use)(place.unit.device)
+    }
 }
 
 #[cfg(test)]
@@ -197,14 +189,100 @@ mod tests {
         amount: u128,
         takes_over: bool,
     ) -> Result<Vec<u32>, String> {
-        let devices: Vec<usize> = (0..inventory.devices.len()).collect();
-        let request = Request { amount, takes_over, devices: &devices };
+        let units: Vec<Unit> = inventory.units().collect();
+        let in_use = Used::GiveLast;
+        grant(
+            inventory,
+            record,
+            &[],
+            &Request { amount, takes_over, includes_sick: false, in_use, units: &units },
+        )
+    }
+
+    /// Others compute on the devices `used`.
+    fn grant(
+        inventory: &Inventory,
+        record: &Record,
+        used: &[usize],
+        request: &Request<'_>,
+    ) -> Result<Vec<u32>, String> {
         let occupancy = occupancy(inventory, record);
         let standing = |position| standing(record, position);
-        match grant(inventory, record, &occupancy.places, &standing, &request) {
-            Ok(given) => Ok(given.iter().map(|unit| inventory.devices[unit.device].index).collect()),
-            Err(error) => Err(error.to_string()),
+        let is_in_use = |device| used.contains(&device);
+        let situation = Situation {
+            inventory,
+            record,
+            occupancy: &occupancy,
+            standing: &standing,
+            is_in_use: &is_in_use,
+        };
+        let given = situation.grant(request).map_err(|error| error.to_string())?;
+        Ok(given.iter().map(|unit| inventory.devices[unit.device].index).collect())
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn what_others_use_comes_last_and_what_is_sick_only_if_it_is_wanted() {
+        use Used::{GiveAsAny, GiveLast, Withhold};
+        for (case, used, sick, held, includes_sick, in_use, amount, given) in [
+            ("used last",                &[0][..], [false; 3],           None,      false, GiveLast,  2, Some(vec![1, 2])),
+            ("used where there is no other", &[0], [false; 3],           None,      false, GiveLast,  3, Some(vec![1, 2, 0])),
+            ("used after the dead",      &[1],     [false; 3],           Some(100), false, GiveLast,  3, Some(vec![2, 0, 1])),
+            ("used and dead",            &[0, 1],  [false; 3],           Some(100), false, GiveLast,  3, Some(vec![2, 1, 0])),
+            ("used as any",              &[0],     [false; 3],           None,      false, GiveAsAny, 2, Some(vec![0, 1])),
+            ("used never",               &[0],     [false; 3],           None,      false, Withhold,  3, None),
+            ("but all others",           &[0],     [false; 3],           None,      false, Withhold,  2, Some(vec![1, 2])),
+            ("sick not",                 &[],      [true, false, false], None,      false, GiveLast,  3, None),
+            ("sick after the sound",     &[],      [true, false, false], None,      true,  GiveLast,  3, Some(vec![1, 2, 0])),
+            ("sick after the dead",      &[],      [false, true, false], Some(100), true,  GiveLast,  3, Some(vec![2, 0, 1])),
+            ("sick before the used",     &[1],     [true, false, false], None,      true,  GiveLast,  3, Some(vec![2, 0, 1])),
+            ("sick and held",            &[],      [true, false, false], Some(1),   true,  GiveLast,  3, None),
+            ("sick and dead",            &[],      [true, false, false], Some(100), true,  GiveLast,  3, Some(vec![1, 2, 0])),
+        ] {
+            let record = Record { assignments: held.map(|pid| super::tests::held(0, pid)).into_iter().collect(), ..Record::default() };
+            let inventory = host(&sick);
+            let units: Vec<Unit> = inventory.units().collect();
+            let request = Request { amount, takes_over: true, includes_sick, in_use, units: &units };
+            let found = grant(&inventory, &record, used, &request);
+            assert_eq!(found.as_ref().ok(), given.as_ref(), "{case}: {found:?}");
         }
+    }
+
+    #[test]
+    fn what_is_lost_or_nameless_is_never_given() {
+        let mut inventory = host(&[true, true, true]);
+        inventory.devices[0].health = Health::Lost("off the bus".to_owned());
+        inventory.devices[1].identity = Identity::default();
+        let units: Vec<Unit> = inventory.units().collect();
+        let request = Request {
+            amount: 1,
+            takes_over: true,
+            includes_sick: true,
+            in_use: Used::GiveLast,
+            units: &units,
+        };
+        assert_eq!(grant(&inventory, &Record::default(), &[], &request), Ok(vec![2]));
+        let refused = grant(&inventory, &Record::default(), &[], &Request { amount: 2, ..request });
+        let says = "2 units asked for, 1 of 3 can be given: 2 sick (`gpu-coord devices` says why)";
+        assert_eq!(refused, Err(says.to_owned()));
+    }
+
+    #[test]
+    fn only_what_is_eligible_is_given_and_in_its_order() {
+        let inventory = host(&[false; 4]);
+        let all: Vec<Unit> = inventory.units().collect();
+        let units = [all[3], all[1]];
+        let ask = |amount, used: &[usize], in_use| {
+            let request = Request { amount, takes_over: true, includes_sick: false, in_use, units: &units };
+            grant(&inventory, &Record::default(), used, &request)
+        };
+        assert_eq!(ask(2, &[], Used::GiveLast), Ok(vec![3, 1]));
+        let says = "3 units asked for, and of this host's 4 the options and the owner's environment leave 2: \
+                    waiting cannot help; ask for fewer";
+        assert_eq!(ask(3, &[], Used::GiveLast), Err(says.to_owned()));
+        let says =
+            "2 units asked for, 1 of 2 can be given: 1 in use by others (`gpu-coord status` names them)";
+        assert_eq!(ask(2, &[3], Used::Withhold), Err(says.to_owned()));
     }
 
     #[test]

@@ -3,20 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use crate::device::{Identity, Inventory, PciAddress, Relation};
-
-/// What a name can mean: a device with all that it is divided into, or one instance of it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Part {
-    pub(super) device: usize,
-    pub(super) instance: Option<usize>,
-}
-
-impl Part {
-    fn whole(device: usize) -> Part {
-        Part { device, instance: None }
-    }
-}
+use crate::device::{Identity, Inventory, Part, PciAddress, Relation};
 
 pub(super) struct Names<'a> {
     inventory: &'a Inventory,

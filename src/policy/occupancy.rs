@@ -1,8 +1,8 @@
 //! Who holds what: every line of the record set against the units of the host.
 
 use crate::assignment::{Drained, Record, Standing, Withheld};
-use crate::device::{Health, Identity, Inventory, Unit};
-use crate::policy::names::{Names, Part};
+use crate::device::{Health, Identity, Inventory, Part, Unit};
+use crate::policy::names::Names;
 
 /// A unit and what the record says of it.
 #[derive(Debug)]
@@ -54,6 +54,24 @@ pub(crate) struct Occupancy<'a> {
     pub(crate) is_here: Vec<bool>,
 }
 
+impl<'a> Occupancy<'a> {
+    /// The places of a device, which lie side by side.
+    pub(crate) fn of_device(&self, device: usize) -> &[Place<'a>] {
+        let from = self.places.partition_point(|place| place.unit.device < device);
+        let count = self.places[from..].partition_point(|place| place.unit.device == device);
+        &self.places[from..from + count]
+    }
+
+    /// In the order of `units`.
+    pub(super) fn of_units(&self, units: &[Unit]) -> impl Iterator<Item = &Place<'a>> {
+        let key = |unit: &Unit| (unit.device, unit.instance, unit.slot);
+        units.iter().filter_map(move |unit| {
+            let at = self.places.binary_search_by_key(&key(unit), |place| key(&place.unit)).ok()?;
+            Some(&self.places[at])
+        })
+    }
+}
+
 pub(crate) fn occupancy<'a>(inventory: &Inventory, record: &'a Record) -> Occupancy<'a> {
     let names = Names::of(inventory);
     let mut places: Vec<Place<'a>> = inventory.units().map(Place::empty).collect();
@@ -89,13 +107,17 @@ fn units_of<'p, 'a>(places: &'p mut [Place<'a>], part: Part) -> impl Iterator<It
 
 impl Place<'_> {
     /// Nobody holds it.
-    pub(super) fn empty(unit: Unit) -> Self {
+    fn empty(unit: Unit) -> Self {
         Place { unit, holders: Vec::new(), withheld: None, drained: None }
     }
 
     /// `standing` is asked of the holders alone, and only if they decide.
     pub(crate) fn state(&self, inventory: &Inventory, standing: &dyn Fn(usize) -> Standing) -> State {
-        let is_sick = inventory.devices[self.unit.device].health != Health::Sound;
+        self.state_of(inventory.devices[self.unit.device].health != Health::Sound, standing)
+    }
+
+    /// Whoever asks decides what is sick.
+    pub(super) fn state_of(&self, is_sick: bool, standing: &dyn Fn(usize) -> Standing) -> State {
         let mut standings = self.holders.iter().map(|holder| standing(*holder));
         match () {
             () if self.withheld.is_some() => State::Withheld,

@@ -5,25 +5,18 @@
 //! `GPU-` with the unique id in 16 hexadecimal digits, and they read them by rules of their own: those of
 //! `RvdFilter` in ROCr, and of `Device::init` in HIP's rocclr, which knows unique ids since ROCm 6.
 
+use super::Variables;
 use crate::device::{Device, Inventory};
 
-/// What the environment of a process says; `None` is not set.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HipVariables<'a> {
-    pub(crate) rocr_visible_devices: Option<&'a str>,
-    pub(crate) hip_visible_devices: Option<&'a str>,
-    pub(crate) cuda_visible_devices: Option<&'a str>,
-}
-
 /// Positions in [`Inventory::devices`], in the order in which the process counts them.
-pub(crate) fn visible_to_hip(inventory: &Inventory, variables: HipVariables<'_>) -> Vec<usize> {
+pub(super) fn visible_to_hip(inventory: &Inventory, variables: &Variables) -> Vec<usize> {
     let devices = &inventory.devices;
-    let left = match variables.rocr_visible_devices {
+    let left = match &variables.rocr {
         Some(list) => left_by_rocr(devices, list),
         None => (0..devices.len()).collect(),
     };
     // HIP does not tell an empty variable from none.
-    let lists = [variables.hip_visible_devices, variables.cuda_visible_devices];
+    let lists = [&variables.hip, &variables.cuda];
     match lists.into_iter().flatten().find(|list| !list.is_empty()) {
         Some(list) => left_by_hip(devices, &left, list),
         None => left,
@@ -109,9 +102,8 @@ mod tests {
     }
 
     fn seen(rocr: Option<&str>, hip: Option<&str>, cuda: Option<&str>) -> Vec<usize> {
-        let variables =
-            HipVariables { rocr_visible_devices: rocr, hip_visible_devices: hip, cuda_visible_devices: cuda };
-        visible_to_hip(&host(), variables)
+        let [rocr, hip, cuda] = [rocr, hip, cuda].map(|list| list.map(str::to_owned));
+        visible_to_hip(&host(), &Variables { rocr, hip, cuda, ..Variables::default() })
     }
 
     #[test]

@@ -23,5 +23,6 @@ mod record;
 mod replaced;
 mod running;
 mod sandbox;
+mod selection;
 mod strace;
 mod unusual;

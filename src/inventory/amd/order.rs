@@ -26,7 +26,7 @@ fn joined(listed: Vec<Listed>, nodes: &[Node]) -> Found {
             Some(node) => completed(node.device.clone(), gpu),
             None => {
                 let index = foreign.next().unwrap_or(u32::MAX);
-                let health = Health::Sick("KFD does not list it, so that HIP cannot use it".to_owned());
+                let health = Health::Lost("KFD does not list it, so that HIP cannot use it".to_owned());
                 found.warnings.push(format!("{} is not granted: KFD does not list it", gpu.label));
                 Device { health, ..gpu.device(index) }
             }

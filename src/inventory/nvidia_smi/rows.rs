@@ -14,7 +14,8 @@ use crate::inventory::text::quote;
 const NONE: &str = "No devices were found";
 const LOST: &str = "Unable to determine the device handle for ";
 /// Non-values that speak of the card and not of the field.
-const SICK: [&str; 2] = ["[GPU is lost]", "[GPU requires reset]"];
+const GONE: &str = "[GPU is lost]";
+const SICK: &str = "[GPU requires reset]";
 /// A reader of our standard error may only read it after our exit: a pipe holds 64 KiB.
 const MOST_WARNINGS: usize = 8;
 
@@ -94,8 +95,11 @@ fn number(text: &str) -> Option<Option<u64>> {
 }
 
 fn health(identity: &Identity, fields: &[&str]) -> Health {
-    if let Some(state) = SICK.iter().find(|state| fields.contains(state)) {
-        return Health::Sick(format!("nvidia-smi says {state}"));
+    if fields.contains(&GONE) {
+        return Health::Lost(format!("nvidia-smi says {GONE}"));
+    }
+    if fields.contains(&SICK) {
+        return Health::Sick(format!("nvidia-smi says {SICK}"));
     }
     if identity.is_empty() {
         return Health::Sick("nvidia-smi tells neither its UUID nor its PCI address".to_owned());
@@ -144,7 +148,7 @@ fn abridged(mut warnings: Vec<String>) -> Vec<String> {
 
 /// A lost card has left the driver's count, or is a hole in it: its index is one that no other card has.
 fn add(devices: &mut Vec<Device>, lost: Lost) {
-    let health = Health::Sick(lost.why);
+    let health = Health::Lost(lost.why);
     if let Some(device) = devices.iter_mut().find(|device| device.identity.pci == Some(lost.pci)) {
         device.health = health;
         return;
@@ -267,7 +271,7 @@ mod tests {
     fn the_only_card_is_lost() {
         let report = parse(&format!("{LOST}GPU0: 0000:01:00.0: Unknown Error\n{NONE}\n")).unwrap();
         let found = report.found();
-        assert_eq!(found.devices[0].health, Health::Sick("Unknown Error".to_owned()));
+        assert_eq!(found.devices[0].health, Health::Lost("Unknown Error".to_owned()));
         assert_eq!(found.warnings, ["nvidia-smi: GPU 0000:01:00.0: Unknown Error"]);
     }
 

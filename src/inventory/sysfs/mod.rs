@@ -20,7 +20,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::device::{Device, Health};
+use crate::device::Device;
 use crate::host::Host;
 use crate::inventory::answer::{Answer, Found, Silence};
 use describe::Reader;
@@ -43,9 +43,9 @@ pub(super) struct Node {
 
 pub(super) fn read(host: &Host) -> Answer {
     let nodes = nodes(host)?;
-    let warning = |node: &Node| match &node.device.health {
-        Health::Sick(problem) => Some(format!("device {} is not granted: {problem}", node.device.index)),
-        Health::Sound => None,
+    let warning = |node: &Node| {
+        let problem = node.device.health.reason()?;
+        Some(format!("device {} is not granted: {problem}", node.device.index))
     };
     let warnings = nodes.iter().filter_map(warning).collect();
     let devices = nodes.into_iter().map(|node| node.device).collect();
@@ -271,7 +271,7 @@ mod tests {
             .node(3, "3", "simd_count 8\ndrm_render_minor 129\n")
             .gpu(4, "4", 0x400, 130);
         let found = read(&tree.host).unwrap();
-        let health: Vec<_> = found.devices.iter().map(|device| device.health == Health::Sound).collect();
+        let health: Vec<_> = found.devices.iter().map(|device| device.health.reason().is_none()).collect();
         assert_eq!(health, [true, false, false, true]);
         assert!(found.warnings[0].starts_with("device 1 is not granted: "), "{:?}", found.warnings);
         assert_eq!(found.warnings[1], "device 2 is not granted: KFD does not tell its PCI address");

@@ -1,0 +1,85 @@
+//! The choice of the units: the record, the devices and their processes, put to the policy.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+
+use super::kin::Kin;
+use crate::assignment::{Owner, Record, Standing};
+use crate::device::{Health, Inventory, Unit};
+use crate::error::Error;
+use crate::host::Host;
+use crate::notes::Notes;
+use crate::policy::{InUse, Occupancy, Request, Situation};
+
+/// What is known, and who asks.
+pub(super) struct Choice<'a> {
+    pub(super) inventory: &'a Inventory,
+    pub(super) record: &'a Record,
+    pub(super) occupancy: &'a Occupancy<'a>,
+    pub(super) standing: &'a dyn Fn(usize) -> Standing,
+    pub(super) requester: Option<&'a Owner>,
+    /// `None`: who computes on a device is not considered.
+    pub(super) kin: Option<&'a Kin<'a>>,
+}
+
+impl Choice<'_> {
+    /// The units, and a warning for each device that they had better not be of.
+    pub(super) fn make(
+        &self,
+        host: &Host,
+        request: &Request<'_>,
+        notes: &mut Notes,
+    ) -> Result<Vec<Unit>, Error> {
+        let known: RefCell<HashMap<usize, Vec<u32>>> = RefCell::default();
+        let others = |device: usize| -> Vec<u32> {
+            known.borrow_mut().entry(device).or_insert_with(|| self.others(device)).clone()
+        };
+        let situation = Situation {
+            inventory: self.inventory,
+            record: self.record,
+            occupancy: self.occupancy,
+            standing: self.standing,
+            is_in_use: &|device| !others(device).is_empty(),
+        };
+        let units = situation.grant(request)?;
+        for device in units.iter().map(|unit| unit.device).collect::<BTreeSet<usize>>() {
+            notes.warnings.extend(self.sick(device));
+            // What the policy has not asked about does not matter to this request.
+            let pids = known.borrow().get(&device).cloned().unwrap_or_default();
+            notes.warnings.extend(self.in_use(host, device, &pids));
+        }
+        Ok(units)
+    }
+
+    fn others(&self, device: usize) -> Vec<u32> {
+        let Some(kin) = self.kin else { return Vec::new() };
+        let in_use = InUse {
+            inventory: self.inventory,
+            record: self.record,
+            occupancy: self.occupancy,
+            standing: self.standing,
+            requester: self.requester,
+            processes: kin,
+        };
+        in_use.by_others(device)
+    }
+
+    fn sick(&self, device: usize) -> Option<String> {
+        let device = &self.inventory.devices[device];
+        match &device.health {
+            Health::Sick(why) => Some(format!("device {} is given although it is sick: {why}", device.index)),
+            Health::Sound | Health::Lost(_) => None,
+        }
+    }
+
+    fn in_use(&self, host: &Host, device: usize, pids: &[u32]) -> Option<String> {
+        let first = pids.first()?;
+        let command = host.command_line(*first).map(|line| format!(" ({line})")).unwrap_or_default();
+        let more = pids.len() - 1;
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        Some(format!(
+            "device {} is given although it is in use by pid {first}{command}{more}, which does not hold it",
+            self.inventory.devices[device].index
+        ))
+    }
+}

@@ -1,0 +1,80 @@
+//! Which units may be given to the owner of a request: those that it sees, as far as they are selected.
+
+use super::Context;
+use crate::cli::{Allocation, SelectionOptions};
+use crate::device::{Device, Inventory, Part, Unit};
+use crate::error::Error;
+use crate::inventory::{Source, Vendor};
+use crate::notes::Notes;
+use crate::selection::Selection;
+use crate::visible::{Seen, Variables};
+
+pub(super) fn selection(inventory: &Inventory, options: &SelectionOptions) -> Result<Selection, Error> {
+    let (devices, exclude) = (options.devices.as_ref(), options.exclude.as_ref());
+    Selection::of(inventory, devices, exclude).map_err(Error::Usage)
+}
+
+/// The devices of which something is selected, each with its position.
+pub(super) fn shown<'a>(inventory: &'a Inventory, selection: &Selection) -> Vec<(usize, &'a Device)> {
+    let is_shown = |at: usize| {
+        // A divided device may have no instance.
+        let itself = Unit { device: at, instance: None, slot: None };
+        selection.takes(&itself) || inventory.units_of(Part::whole(at)).any(|unit| selection.takes(&unit))
+    };
+    inventory.devices.iter().enumerate().filter(|(at, _)| is_shown(*at)).collect()
+}
+
+/// How the owner counts, and what it may be given, in that order.
+pub(super) fn eligible(
+    context: &Context<'_>,
+    options: &Allocation,
+    inventory: &Inventory,
+    notes: &mut Notes,
+) -> Result<(Seen, Vec<Unit>), Error> {
+    let selection = selection(inventory, &options.selection)?;
+    let seen = seen(context, options, inventory, notes);
+    notes.details.extend(seen.ignored.clone());
+    let mut units = seen.units(inventory);
+    if !selection.takes_all() {
+        units.retain(|unit| selection.takes(unit));
+    }
+    Ok((seen, units))
+}
+
+fn seen(context: &Context<'_>, options: &Allocation, inventory: &Inventory, notes: &mut Notes) -> Seen {
+    if options.ignore_visible_devices || matches!(options.source.source, Source::File(_)) {
+        return Seen::all(inventory);
+    }
+    let variables = variables(context, options.owner.owner, notes);
+    match Vendor::of(&inventory.source) {
+        Some(Vendor::Amd) => Seen::by_hip(inventory, &variables),
+        Some(Vendor::Nvidia) | None => {
+            let is_host = variables.nvidia.is_some() && is_host(context);
+            Seen::by_cuda(inventory, &variables, is_host)
+        }
+    }
+}
+
+/// The owner's, which decide how its runtime counts; ours are inherited from it.
+fn variables(context: &Context<'_>, owner: Option<u32>, notes: &mut Notes) -> Variables {
+    let Some(pid) = owner else { return context.surroundings.visible.clone() };
+    match context.host.environment(pid) {
+        Ok(set) => Variables::from_environment(|name| {
+            let (_, value) = set.iter().find(|(other, _)| other == name)?;
+            Some(value.to_string_lossy().into_owned())
+        }),
+        Err(error) => {
+            notes.warn(format!(
+                "cannot read the environment of pid {pid} ({error}); if CUDA_VISIBLE_DEVICES or its like is set \
+                 there, take identities (--print uuid) and not indexes"
+            ));
+            Variables::default()
+        }
+    }
+}
+
+/// Certainly no container: there the devices may be others than the host's, or fewer.
+fn is_host(context: &Context<'_>) -> bool {
+    let root = context.host.mounts().and_then(|mounts| mounts.covering("/".as_ref()));
+    context.host.is_initial_pid_namespace() && !root.is_none_or(|root| root.is_container_root())
+}

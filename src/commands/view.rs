@@ -1,0 +1,159 @@
+//! What `gpu-coord status` shows, as a table and as JSON.
+
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+
+use super::table::table;
+use super::{eligible, json};
+use crate::assignment::{Record, Standing};
+use crate::device::{Device, Inventory};
+use crate::host::Host;
+use crate::notes::Notes;
+use crate::policy::{InUse, Occupancy, Place, State};
+use crate::selection::Selection;
+
+/// All that is shown.
+pub(super) struct View<'a> {
+    pub(super) host: &'a Host,
+    pub(super) inventory: &'a Inventory,
+    pub(super) selection: &'a Selection,
+    pub(super) record: &'a Record,
+    pub(super) occupancy: &'a Occupancy<'a>,
+    pub(super) standing: &'a dyn Fn(usize) -> Standing,
+    /// `None`: it cannot be told who computes on a device.
+    pub(super) in_use: Option<InUse<'a>>,
+}
+
+impl View<'_> {
+    /// Positions of assignments that hold no unit of this host.
+    fn elsewhere(&self) -> Vec<usize> {
+        let mut is_shown = vec![false; self.record.assignments.len()];
+        let holders = self.occupancy.places.iter().flat_map(|place| &place.holders);
+        holders.for_each(|position| is_shown[*position] = true);
+        (0..is_shown.len()).filter(|position| !is_shown[*position]).collect()
+    }
+
+    /// The holders of a unit, the living first.
+    fn holders(&self, place: &Place<'_>) -> Vec<usize> {
+        let mut holders = place.holders.clone();
+        holders.sort_by_key(|position| (self.standing)(*position) == Standing::Dead);
+        holders
+    }
+
+    pub(super) fn as_json(&self, path: &Path, notes: &Notes) -> String {
+        let units = |device: usize| {
+            let others = self.others(device, &self.inventory.devices[device]);
+            let places = self.occupancy.of_device(device).iter();
+            let shown = places.filter(|place| self.selection.takes(&place.unit));
+            shown.map(|place| self.unit(place, others.as_deref())).collect()
+        };
+        let devices = eligible::shown(self.inventory, self.selection).into_iter();
+        let devices: Vec<Value> = devices.map(|(at, device)| json::device(device, units(at))).collect();
+        let elsewhere = self.elsewhere().into_iter();
+        let elsewhere =
+            elsewhere.map(|at| json::elsewhere(self.host, &self.record.assignments[at], (self.standing)(at)));
+        let waiters = self.record.waiters.iter();
+        let waiters = waiters.map(
+            |waiter| json!({ "pid": waiter.owner.pid, "amount": waiter.amount, "ticket": waiter.ticket }),
+        );
+        let mut fields = Map::new();
+        fields.insert("coordination_file".to_owned(), json!(path.to_string_lossy()));
+        fields.insert("source".to_owned(), json!(self.inventory.source));
+        fields.insert("devices".to_owned(), json!(devices));
+        fields.insert("elsewhere".to_owned(), elsewhere.collect());
+        fields.insert("waiters".to_owned(), waiters.collect());
+        json::document(self.host, fields, notes)
+    }
+
+    /// Pids of processes that compute on a device and hold nothing of it; `None` if it cannot be told.
+    fn others(&self, at: usize, device: &Device) -> Option<Vec<u32>> {
+        device.processes.as_ref()?;
+        Some(self.in_use.as_ref()?.by_others(at))
+    }
+
+    fn unit(&self, place: &Place<'_>, others: Option<&[u32]>) -> Value {
+        let owner = |at: &usize| json::owner(self.host, &self.record.assignments[*at], (self.standing)(*at));
+        let owners: Vec<Value> = self.holders(place).iter().map(owner).collect();
+        let mut fields = Map::new();
+        fields.insert("state".to_owned(), json!(place.state(self.inventory, self.standing).name()));
+        fields.insert("reason".to_owned(), json!(self.reason(place)));
+        fields.insert("in_use_by_others".to_owned(), json!(others));
+        fields.insert("owner".to_owned(), json!(owners.first()));
+        fields.insert("other_owners".to_owned(), json!(owners.get(1..).unwrap_or_default()));
+        json::unit(self.inventory, &place.unit, fields)
+    }
+
+    /// Why a unit is not given although no process holds it.
+    fn reason(&self, place: &Place<'_>) -> Option<String> {
+        match place.state(self.inventory, self.standing) {
+            State::Withheld => place.withheld.map(|withheld| withheld.problem.clone()),
+            State::Drained => place.drained.map(|drained| drained.reason.clone()),
+            State::Sick => self.inventory.devices[place.unit.device].health.reason().map(str::to_owned),
+            State::Free | State::Stale | State::Held | State::Unknown => None,
+        }
+    }
+
+    pub(super) fn as_table(&self) -> String {
+        let heads = ["INDEX", "MODEL", "STATE", "PID", "UID", "SINCE", "COMMAND"];
+        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        for place in self.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
+            rows.extend(self.rows(place));
+        }
+        rows.extend(self.elsewhere().into_iter().map(|position| {
+            let index = self.record.assignments[position].index.to_string();
+            self.row(index, String::new(), "not here".to_owned(), Some(position))
+        }));
+        table(&rows)
+    }
+
+    /// One for each owner, or one for a unit without any.
+    fn rows(&self, place: &Place<'_>) -> Vec<Vec<String>> {
+        let device = &self.inventory.devices[place.unit.device];
+        let (index, model) = (device.index.to_string(), device.name.clone().unwrap_or_default());
+        let name = place.state(self.inventory, self.standing).name();
+        let state = self.reason(place).map_or_else(|| name.to_owned(), |reason| format!("{name}: {reason}"));
+        let state = state + &in_use(&self.others(place.unit.device, device).unwrap_or_default());
+        let holders = self.holders(place);
+        if holders.is_empty() {
+            return vec![self.row(index, model, state, None)];
+        }
+        let row = |holder: usize| self.row(index.clone(), model.clone(), state.clone(), Some(holder));
+        holders.into_iter().map(row).collect()
+    }
+
+    fn row(&self, index: String, model: String, state: String, holder: Option<usize>) -> Vec<String> {
+        let assignment = holder.map(|position| &self.record.assignments[position]);
+        let is_alive = holder.is_some_and(|position| (self.standing)(position) == Standing::Alive);
+        let command = assignment.filter(|_| is_alive).and_then(|held| json::command(self.host, &held.owner));
+        let since = assignment.and_then(|held| held.since).and_then(date);
+        vec![
+            index,
+            model,
+            state,
+            assignment.map(|held| held.owner.pid.to_string()).unwrap_or_default(),
+            assignment.and_then(|held| held.owner.uid).map(|uid| uid.to_string()).unwrap_or_default(),
+            since.unwrap_or_default(),
+            command.unwrap_or_default(),
+        ]
+    }
+}
+
+/// The first few of those that compute on a device and do not hold it.
+fn in_use(others: &[u32]) -> String {
+    const MOST: usize = 3;
+    let pids: Vec<String> = others.iter().take(MOST).map(u32::to_string).collect();
+    match others.len().saturating_sub(MOST) {
+        0 if others.is_empty() => String::new(),
+        0 => format!(" (in use by pid {})", pids.join(", ")),
+        more => format!(" (in use by pid {} and {more} more)", pids.join(", ")),
+    }
+}
+
+/// Seconds since the epoch as a date, up to the last that has four digits of a year; the rest is no date.
+fn date(seconds: u64) -> Option<String> {
+    const LAST: u64 = 253_402_300_799;
+    let time = (seconds <= LAST).then(|| UNIX_EPOCH + Duration::from_secs(seconds))?;
+    Some(humantime::format_rfc3339_seconds(time).to_string())
+}

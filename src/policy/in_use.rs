@@ -1,0 +1,129 @@
+//! Who computes on a device without holding it.
+//!
+//! The owners of all units of the device count, whichever of them is asked about: no source tells on which of
+//! its instances a process computes.
+
+use super::Occupancy;
+use crate::assignment::{Owner, Record, Standing};
+use crate::device::Inventory;
+
+/// What is asked of the host's processes.
+pub(crate) trait Processes {
+    /// It may have ended since it was seen on the device.
+    fn may_live(&self, pid: u32) -> bool;
+    /// Whether it is the owner, or descends from it.
+    fn descends(&self, pid: u32, owner: &Owner) -> bool;
+}
+
+/// What is needed to tell whose a process is.
+pub(crate) struct InUse<'a> {
+    pub(crate) inventory: &'a Inventory,
+    pub(crate) record: &'a Record,
+    pub(crate) occupancy: &'a Occupancy<'a>,
+    pub(crate) standing: &'a dyn Fn(usize) -> Standing,
+    /// Who asks for units.
+    pub(crate) requester: Option<&'a Owner>,
+    pub(crate) processes: &'a dyn Processes,
+}
+
+impl InUse<'_> {
+    /// Pids of processes on the device at that position which are neither the requester's nor any owner's.
+    pub(crate) fn by_others(&self, device: usize) -> Vec<u32> {
+        let uses = self.inventory.devices[device].processes.iter().flatten();
+        let pids = uses.map(|used| used.pid).filter(|pid| self.processes.may_live(*pid));
+        pids.filter(|pid| !self.is_an_owners(*pid, device)).collect()
+    }
+
+    /// A dead owner has no descendants, and its pid can be another process by now.
+    fn is_an_owners(&self, pid: u32, device: usize) -> bool {
+        let holders = self.occupancy.of_device(device).iter().flat_map(|place| &place.holders);
+        let living = holders.filter(|holder| (self.standing)(**holder) != Standing::Dead);
+        let owners = living.map(|holder| &self.record.assignments[*holder].owner);
+        self.requester.into_iter().chain(owners).any(|owner| self.processes.descends(pid, owner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assignment::{Assignment, Doubt};
+    use crate::device::{Device, Identity, Instance, Use};
+    use crate::policy::occupancy;
+
+    /// Pids that end with the same digit are a family, and those past 900 have ended.
+    struct Families;
+
+    impl Processes for Families {
+        fn may_live(&self, pid: u32) -> bool {
+            pid < 900
+        }
+
+        fn descends(&self, pid: u32, owner: &Owner) -> bool {
+            pid % 10 == owner.pid % 10
+        }
+    }
+
+    fn owner(pid: u32) -> Owner {
+        Owner { pid, start: None, boot: None, pid_namespace: None, uid: None }
+    }
+
+    fn held(index: u32, pid: u32) -> Assignment {
+        Assignment {
+            index,
+            slot: None,
+            identity: Identity::default(),
+            owner: owner(pid),
+            grant: None,
+            since: None,
+            invocation: None,
+            cgroup: None,
+            unknown: String::new(),
+        }
+    }
+
+    /// Device 0 is in two instances, and 1 is not.
+    fn host(pids: &[u32]) -> Inventory {
+        let processes = || Some(pids.iter().map(|pid| Use { pid: *pid, memory_mib: None }).collect());
+        let device = |index, uuid: &str| Device {
+            processes: processes(),
+            ..Device::new(index, Identity { uuid: Some(uuid.to_owned()), ..Identity::default() })
+        };
+        let mut devices = vec![device(0, "GPU-0"), device(1, "GPU-1")];
+        let instance = |uuid: &str| Instance { uuid: Some(uuid.to_owned()), ..Instance::default() };
+        devices[0].instances = Some(vec![instance("MIG-a"), instance("MIG-b")]);
+        Inventory { source: "test".to_owned(), devices, tells_instances: true }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn others() {
+        let of = |uuid: &str, pid| Assignment { identity: Identity { uuid: Some(uuid.to_owned()), ..Identity::default() }, ..held(0, pid) };
+        for (case, assignments, requester, device, pids, others) in [
+            ("nobody holds it",           vec![],                 None,     1, &[11, 22][..], vec![11, 22]),
+            ("the owner's",               vec![held(1, 31)],      None,     1, &[11, 22],     vec![22]),
+            ("another device's owner's",  vec![of("MIG-a", 31)],  None,     1, &[11, 22],     vec![11, 22]),
+            ("of any instance",           vec![of("MIG-a", 31), of("MIG-b", 42)], None, 0, &[11, 22, 33], vec![33]),
+            ("the requester's",           vec![],                 Some(42), 1, &[11, 22],     vec![11]),
+            ("both",                      vec![held(1, 31)],      Some(42), 1, &[11, 22],     vec![]),
+            ("a dead owner has none",     vec![held(1, 131)],     None,     1, &[11],         vec![11]),
+            ("one that may live has",     vec![held(1, 231)],     None,     1, &[11],         vec![]),
+            ("what has ended",            vec![],                 None,     1, &[911, 22],    vec![22]),
+        ] {
+            let (inventory, record) = (host(pids), Record { assignments, ..Record::default() });
+            let requester = requester.map(owner);
+            let in_use = InUse {
+                inventory: &inventory,
+                record: &record,
+                occupancy: &occupancy(&inventory, &record),
+                standing: &|at| match record.assignments[at].owner.pid {
+                    ..100 => Standing::Alive,
+                    100..200 => Standing::Dead,
+                    200.. => Standing::Doubtful(Doubt::ForeignNamespace),
+                },
+                requester: requester.as_ref(),
+                processes: &Families,
+            };
+            assert_eq!(in_use.by_others(device), others, "{case}");
+        }
+    }
+}
