@@ -19,7 +19,7 @@ pub(crate) enum Error {
     #[error("{0}")]
     NotEnough(String),
     /// The whole run is bounded; `what` names what was waited for.
-    #[error("the deadline of {} s passed while waiting for {what}", limit.as_secs_f64())]
+    #[error("the deadline of {} s passed while waiting for {what}", seconds(*limit))]
     Deadline { limit: Duration, what: String },
     /// A line of a file that cannot be understood, and so is never read as "free".
     #[error("{}:{line}: {problem}", path.display())]
@@ -51,6 +51,13 @@ pub(crate) enum Error {
     NotUndone { pid: u32, problem: String },
 }
 
+/// For messages: in tenths of a second, unless there are less than one. What a source was given depends on
+/// what went before, and its last digits say nothing.
+pub(crate) fn seconds(limit: Duration) -> f64 {
+    let seconds = limit.as_secs_f64();
+    if seconds < 0.1 { seconds } else { (seconds * 10.0).round() / 10.0 }
+}
+
 impl Error {
     /// No `_` arm: a new variant does not compile until someone decides who can act on it.
     pub(crate) fn exit(&self) -> Exit {
@@ -78,5 +85,17 @@ impl Error {
     pub(crate) fn chain(&self) -> String {
         let causes = iter::successors(std::error::Error::source(self), |cause| cause.source());
         causes.fold(self.to_string(), |text, cause| format!("{text}: {cause}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_told_in_tenths() {
+        for (microseconds, told) in [(999_700, "1"), (450_000, "0.5"), (8_000_000, "8"), (50_000, "0.05")] {
+            assert_eq!(seconds(Duration::from_micros(microseconds)).to_string(), told);
+        }
     }
 }

@@ -49,7 +49,7 @@ pub(crate) enum Failure {
     Start(#[source] io::Error),
     #[error("it printed more than {limit} bytes on {stream}")]
     Flood { stream: &'static str, limit: u64 },
-    #[error("it did not end within {} s", limit.as_secs_f64())]
+    #[error("it did not end within {} s", crate::error::seconds(*limit))]
     Late { limit: Duration },
     #[error("{why}, and pid {pid} cannot be killed: it hangs in the kernel")]
     Stuck { pid: u32, why: Box<Failure> },

@@ -66,11 +66,9 @@ fn is_settled(probe: Probe, silent: &[(Probe, Silence)]) -> bool {
     }
 }
 
-/// How much of the time that is `left` one source gets: half, so that the next can still answer. In steps
-/// of 10 ms, since messages repeat it.
+/// How much of the time that is `left` one source gets: half, so that the next can still answer.
 fn share(left: Duration, is_last: bool) -> Duration {
-    let share = if is_last { left } else { left / 2 };
-    Duration::from_secs_f64((share.as_secs_f64() * 100.0).round() / 100.0)
+    if is_last { left } else { left / 2 }
 }
 
 fn distinguishable(found: Found) -> Answer {
@@ -196,8 +194,8 @@ mod tests {
 
     #[test]
     fn a_source_leaves_half_of_the_time_to_the_next() {
-        assert_eq!(share(Duration::from_micros(999_700), false), Duration::from_millis(500));
-        assert_eq!(share(Duration::from_micros(999_700), true), Duration::from_secs(1));
+        assert_eq!(share(Duration::from_secs(3), false), Duration::from_millis(1500));
+        assert_eq!(share(Duration::from_secs(3), true), Duration::from_secs(3));
         assert_eq!(share(Duration::ZERO, true), Duration::ZERO);
     }
 }
