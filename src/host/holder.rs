@@ -1,7 +1,7 @@
 //! Who holds the lock on a file: told to whoever waited for it in vain.
 //!
 //! Found by the open descriptor. `/proc/locks` names the process that took the lock, which may have ended
-//! since while another inherited the descriptor.
+//! since while another inherited the descriptor; so it only tells where to look first.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -22,17 +22,32 @@ pub(crate) struct Holder {
 pub(crate) fn has_lock(fdinfo: &str, inode: u64) -> bool {
     fdinfo.lines().any(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let ["lock:", _, "FLOCK", _, _, _, file, ..] = fields[..] else { return false };
-        // MAJOR:MINOR:INODE. The device is the file system's, which need not be the one that stat(2) shows.
-        file.rsplit(':').next().and_then(|digits| digits.parse().ok()) == Some(inode)
+        matches!(fields[..], ["lock:", _, "FLOCK", _, _, _, file, ..] if is_of(file, inode))
     })
+}
+
+/// The pids that `/proc/locks` (proc_locks(5)) names for a file with this inode number.
+fn takers(locks: &str, inode: u64) -> Vec<u32> {
+    let taker = |line: &str| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, file, ..] = fields[..] else { return None };
+        if is_of(file, inode) { pid.parse().ok() } else { None }
+    };
+    locks.lines().filter_map(taker).collect()
+}
+
+/// MAJOR:MINOR:INODE. The device is the file system's, which need not be the one that stat(2) shows.
+fn is_of(file: &str, inode: u64) -> bool {
+    file.rsplit(':').next().and_then(|digits| digits.parse().ok()) == Some(inode)
 }
 
 impl Host {
     /// A process other than ours that holds the lock on `file`; `None` if none can be seen from here.
     pub(crate) fn lock_holder(&self, file: &Metadata, deadline: Deadline) -> Option<Holder> {
         let own = self.own_pid();
-        let mut others = self.pids().ok()?.into_iter().filter(|pid| Some(*pid) != own);
+        let takers = file::read_text(self.proc("locks")).map(|locks| takers(&locks, file.ino()));
+        let everyone = takers.unwrap_or_default().into_iter().chain(self.pids().ok()?);
+        let mut others = everyone.filter(|pid| Some(*pid) != own);
         let pid = others.find(|pid| self.holds(*pid, file, deadline))?;
         let command = self.command_line(pid).unwrap_or_else(|| "?".to_owned());
         Some(Holder { pid, command })
@@ -85,6 +100,13 @@ mod tests {
         ] {
             assert_eq!(has_lock(fdinfo, 123), is_locked, "{case}");
         }
+    }
+
+    #[test]
+    fn who_took_a_lock_is_looked_at_first() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 4711 fe:00:123 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 5 fe:00:123 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 6 fe:00:123 0 EOF\n3: FLOCK  ADVISORY  READ 7 fe:00:1234 0 EOF\n";
+        assert_eq!(takers(locks, 123), [4711]);
     }
 
     #[test]
