@@ -3,7 +3,7 @@
 //! * The file only grows, by line ends, so that every prefix of the growth ends a line and the script's
 //!   `>>` never glues its line on to another.
 //! * A line's body goes in behind a `#`; its deciding first byte is a write of its own, and the last one.
-//! * To free lines is to write `#` over their first bytes, in one write from the first to the last of them.
+//! * To free a line is to write `#` over its first byte; the first `#` frees all lines of a grant.
 
 use crate::assignment::Assignment;
 use crate::coordination::format;
@@ -58,20 +58,26 @@ pub(crate) fn plan(text: &Text, change: &Change, is_outdated: bool) -> Plan {
 
     let mut fill = placement.bodies;
     fill.extend(placement.firsts);
-    fill.extend(free(text, &replaced));
-    fill.extend(free(text, &spans(&change.released)));
+    fill.extend(free(&replaced));
+    fill.extend(free(&spans(&change.released)));
     let undo = granted.iter().map(|first| Write { at: first.at, bytes: b"#".to_vec() }).collect();
     fill.extend(granted);
     let stale = [spans(&change.stale), text.unfinished.clone()].concat();
-    let mut clear: Vec<Write> = free(text, &stale).into_iter().collect();
+    let mut clear: Vec<Write> = free_at_once(text, &stale).into_iter().collect();
     if is_outdated {
         clear.extend(blot(&text.damaged));
     }
     Plan { clear, growth: placement.growth, fill, undo }
 }
 
-/// The write that frees the lines at `spans`, if there are any.
-pub(crate) fn free(text: &Text, spans: &[Span]) -> Option<Write> {
+/// A byte for each line, and nothing of what lies between them: that may have been written just before.
+fn free(spans: &[Span]) -> impl Iterator<Item = Write> + '_ {
+    spans.iter().map(|span| Write { at: span.at, bytes: b"#".to_vec() })
+}
+
+/// One write from the first to the last line, so that no crash parts them. Only for the first write of all:
+/// between the lines it repeats what was read.
+fn free_at_once(text: &Text, spans: &[Span]) -> Option<Write> {
     let (from, to) = (spans.iter().map(|span| span.at).min()?, spans.iter().map(|span| span.at).max()?);
     let mut bytes = text.bytes[from..=to].to_vec();
     for span in spans {
@@ -278,6 +284,74 @@ mod tests {
         }
         let last = Text::read(states.last().unwrap().clone());
         assert!(last.record.assignments.iter().all(|assignment| !assignment.is_the_scripts()));
+    }
+
+    /// Every write leaves alone what it does not mean: a line that was cleared stays so, one that was made to
+    /// hold too, wherever they lie between the lines that are freed.
+    #[test]
+    fn what_lies_between_lines_that_are_freed_is_left_alone() {
+        let space = [b"#".to_vec(), vec![b'x'; 300], b"\n".to_vec()].concat();
+        let gap = vec![b'\n'; 300];
+        let owned = |index, grant| record(&[assignment(index, 7, Some((grant, 1)))]);
+        let script = |index: u32, pid: u32| format!("{index} {pid}\n").into_bytes();
+        let cases: [(&str, Vec<Vec<u8>>, Change, &[(u32, u32)]); 4] = [
+            (
+                "a stale line of the script between two that are settled",
+                vec![script(3, 33), script(4, 44), script(5, 55)],
+                Change {
+                    stale: vec![1],
+                    settled: vec![(0, assignment(3, 33, Some((8, 1)))), (2, assignment(5, 55, Some((9, 1))))],
+                    granted: vec![assignment(4, 99, Some((10, 1)))],
+                    ..Change::default()
+                },
+                &[(3, 33), (4, 99), (5, 55)],
+            ),
+            (
+                "a line is settled into the space between two that are released",
+                vec![owned(1, 1), space.clone(), owned(2, 2), script(5, 55)],
+                Change {
+                    settled: vec![(2, assignment(5, 55, Some((9, 1))))],
+                    released: vec![0, 1],
+                    ..Change::default()
+                },
+                &[(5, 55)],
+            ),
+            (
+                "lines are settled into the gap between them",
+                vec![script(3, 33), gap, script(4, 44)],
+                Change {
+                    settled: vec![(0, assignment(3, 33, Some((8, 1)))), (1, assignment(4, 44, Some((9, 1))))],
+                    ..Change::default()
+                },
+                &[(3, 33), (4, 44)],
+            ),
+            (
+                "a grant goes into the space between two stale lines",
+                vec![owned(1, 1), space, owned(2, 2)],
+                Change {
+                    stale: vec![0, 1],
+                    granted: vec![assignment(6, 66, Some((9, 1)))],
+                    ..Change::default()
+                },
+                &[(6, 66)],
+            ),
+        ];
+        for (case, lines, change, held) in cases {
+            let before = lines.concat();
+            let plan = plan(&Text::read(before.clone()), &change, false);
+            let states = states(&before, &plan);
+            assert_eq!(holders(states.last().unwrap()), held, "{case}");
+            let cleared = plan.clear.iter().map(|write| write.bytes.len()).sum::<usize>();
+            for (step, state) in states.iter().enumerate().skip(cleared) {
+                let settled = change.settled.iter().map(|(_, line)| (line.index, line.owner.pid));
+                let missing: Vec<_> = settled.filter(|line| !holders(state).contains(line)).collect();
+                assert!(missing.is_empty(), "{case}, byte {step}: {missing:?}");
+                assert!(
+                    holders(state).iter().all(|(_, pid)| *pid != 44 || held.contains(&(4, 44))),
+                    "{case}"
+                );
+            }
+        }
     }
 
     /// Stale lines go before the growth: a write renews the time that the script's lines are judged by.
