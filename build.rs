@@ -49,10 +49,15 @@ fn build_child() -> Result<PathBuf, Box<dyn Error>> {
 /// Takes away what the outer cargo tells of its own build: it would build the child static, for another
 /// profile, or by clippy.
 fn clear(cargo: &mut Command) {
+    let is_kept = |name: &str| {
+        let of_target =
+            name.starts_with("CARGO_TARGET_") && !name.ends_with("FLAGS") && name != "CARGO_TARGET_DIR";
+        of_target || KEPT.iter().any(|kept| name.starts_with(kept))
+    };
     let ours = ["RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "CLIPPY_ARGS"];
     let of_cargo = env::vars_os().map(|(name, _)| name).filter(|name| {
         let name = name.to_string_lossy();
-        let is_ours = name.starts_with("CARGO") && !KEPT.iter().any(|kept| name.starts_with(kept));
+        let is_ours = name.starts_with("CARGO") && !is_kept(&name);
         is_ours || ours.contains(&name.as_ref())
     });
     of_cargo.for_each(|name| {

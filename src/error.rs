@@ -46,7 +46,7 @@ pub(crate) enum Error {
     Output(#[source] io::Error),
     /// The answer could not be printed and the record of it could not be taken back.
     #[error(
-        "recorded for pid {pid} and not given: {problem}; release it with `gpu-coord deallocateAll --owner {pid}`"
+        "recorded for pid {pid} and not given: {problem}; the units are free again when pid {pid} has ended"
     )]
     NotUndone { pid: u32, problem: String },
 }

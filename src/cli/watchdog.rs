@@ -1,11 +1,14 @@
 //! Ends the run at its deadline where a system call does not come back: on a file system whose server is
 //! gone, even looking at a file can wait for ever.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use super::report::report;
+use crate::error::Error;
 use crate::host::deadline::Deadline;
 use crate::notes::Notes;
 
@@ -16,26 +19,55 @@ const GRACE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Guard {
     _sender: Sender<()>,
+    state: Arc<State>,
 }
 
-/// Watches over what follows; `what` is waited for, if it hangs. It costs a thread, so that it is for file
-/// systems alone that can hang.
+#[derive(Debug, Default)]
+struct State {
+    /// Set by whichever thread ends the watch: only one of them may go on.
+    is_over: AtomicBool,
+    /// The owner for whom a record is being written; 0 before.
+    committing_for: AtomicU32,
+}
+
+/// Watches over what follows; `what` is waited for, if it hangs. It costs a thread, so that it is for what
+/// can hang alone; where no thread is to be had, the run goes on unwatched.
 pub(crate) fn guard(deadline: Deadline, what: String) -> Guard {
     let (sender, receiver) = channel();
-    thread::spawn(move || {
+    let state = Arc::new(State::default());
+    let watched = Arc::clone(&state);
+    let watch = move || {
         let patience = deadline.left() + GRACE;
-        if receiver.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            give_up(deadline, what);
+        let is_late = receiver.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
+        if is_late && !watched.is_over.swap(true, Ordering::SeqCst) {
+            give_up(deadline, what, watched.committing_for.load(Ordering::SeqCst));
         }
-    });
-    Guard { _sender: sender }
+    };
+    drop(thread::Builder::new().spawn(watch));
+    Guard { _sender: sender, state }
+}
+
+impl Guard {
+    /// From now on the record may hold what is not handed over.
+    pub(crate) fn commits_for(&self, pid: u32) {
+        self.state.committing_for.store(pid, Ordering::SeqCst);
+    }
+
+    /// Ends the watch, before the answer is written. It does not return if the watchdog was faster: then the
+    /// program is about to end with its message.
+    pub(crate) fn call_off(self) {
+        while self.state.is_over.swap(true, Ordering::SeqCst) {
+            thread::park();
+        }
+    }
 }
 
 /// The main thread hangs in the kernel and will not see to it. (One that no signal reaches cannot be ended
 /// by anything; the line is said all the same.)
 #[expect(clippy::exit, clippy::disallowed_methods, reason = "the main thread cannot end the program")]
-fn give_up(deadline: Deadline, what: String) {
-    let outcome = Err(deadline.error(what));
-    let exit = report(&outcome, &Notes::default(), false, Deadline::after(GRACE));
+fn give_up(deadline: Deadline, what: String, pid: u32) {
+    let late = deadline.error(what);
+    let error = if pid == 0 { late } else { Error::NotUndone { pid, problem: late.to_string() } };
+    let exit = report(&Err(error), &Notes::default(), false, Deadline::after(GRACE));
     std::process::exit(exit as i32);
 }

@@ -8,6 +8,7 @@ use super::kin::Kin;
 use super::{Context, answer};
 use crate::assignment::{Assignment, Grant, Owner, Record, Standing};
 use crate::cli::Allocation;
+use crate::cli::watchdog::Guard;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
 use crate::coordination::settle;
@@ -95,7 +96,7 @@ impl Request<'_> {
 
     fn coordinate(&self, context: &Context<'_>, owner: &Owner, notes: &mut Notes) -> Result<(), Error> {
         let path = &self.options.file.coordination_file;
-        let _guard = context.guard(path);
+        let guard = context.guard(path);
         context.check_place(path, notes)?;
         let mut ledger = Ledger::open(&context.host, path, owner.uid, context.deadline)?;
         let (units, mut change) = self.decide(context, owner, &ledger, notes)?;
@@ -106,7 +107,9 @@ impl Request<'_> {
             return Err(context.deadline.error("all that comes before the record is written"));
         }
         super::block_signals();
+        guard.iter().for_each(|guard| guard.commits_for(owner.pid));
         ledger.commit(&change)?;
+        guard.into_iter().for_each(Guard::call_off);
         // Under the lock still: what was not handed over is not recorded when the next caller reads.
         context.stdout.write(&answer, context.deadline).map_err(|error| ledger.undo(&change, error))
     }

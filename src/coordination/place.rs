@@ -1,18 +1,59 @@
 //! Whether what is written at a path is seen by the processes that it is written for.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
 
 use crate::coordination::file::directory;
 use crate::error::Error;
 use crate::host::Host;
+use crate::host::mounts::Mounts;
 use crate::notes::Notes;
 
+/// path_resolution(7): with more of them the kernel gives up.
+const MOST_LINKS: usize = 40;
+/// To pass through it mounts what is to be there, from a network as a rule.
+const AUTOMOUNT: &str = "autofs";
+
 /// Whether the file may be served by another host or by a program, so that to look at it may hang. Told
-/// without looking.
+/// without looking at anything that may hang.
 pub(crate) fn may_hang(host: &Host, path: &Path) -> bool {
-    let Ok(absolute) = std::path::absolute(path) else { return false };
-    let mount = host.mounts().and_then(|mounts| mounts.covering(&absolute));
-    mount.is_some_and(|mount| mount.is_network())
+    let absolute = std::path::absolute(path).ok();
+    host.mounts().zip(absolute).is_some_and(|(mounts, path)| leads_to_network(mounts, &path))
+}
+
+/// Follows the path as the kernel does, up to the first name on a network: to read a link does not touch what
+/// it names.
+fn leads_to_network(mounts: &Mounts, path: &Path) -> bool {
+    let mut at = PathBuf::from("/");
+    let mut ahead = reversed(path);
+    let mut links = 0;
+    while let Some(name) = ahead.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        // An absolute one begins anew.
+        at.push(name);
+        if mounts.covering(&at).is_some_and(|mount| mount.is_network() || mount.kind == AUTOMOUNT) {
+            return true;
+        }
+        if let Ok(target) = fs::read_link(&at) {
+            links += 1;
+            if links > MOST_LINKS {
+                return false;
+            }
+            at.pop();
+            ahead.extend(reversed(&target));
+        }
+    }
+    false
+}
+
+/// The names of a path, the last one first.
+fn reversed(path: &Path) -> Vec<OsString> {
+    let names = path.components().rev().filter(|name| *name != Component::CurDir);
+    names.map(|name| name.as_os_str().to_owned()).collect()
 }
 
 /// Refuses a path that only this systemd unit sees, and warns of one that only this container sees.
@@ -33,4 +74,47 @@ pub(crate) fn check(host: &Host, path: &Path, notes: &mut Notes) -> Result<(), E
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::fixture::Tree;
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_path_is_followed_to_the_first_name_on_a_network() {
+        let tree = Tree::new().file("local/f", "").file("nfs/f", "").file("nfs/local/f", "").file("auto/f", "");
+        let root = tree.path("").canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        let to_nfs = at("nfs");
+        let tree = tree
+            .link("absolute", to_nfs.to_str().unwrap())
+            .link("relative", "./nfs")
+            .link("local/up", "../nfs")
+            .link("local/chain", "../relative/.")
+            .link("local/file", "../nfs/not-there")
+            .link("back", "nfs/../local")
+            .link("to-local", "local/../local")
+            .link("broken", "nowhere")
+            .link("loop", "loop")
+            .link("loop-to-nfs", "loop/../nfs")
+            .link("link-0", "nfs");
+        // From 40 on the kernel does not follow it either.
+        let tree = (1..41).fold(tree, |tree, number| tree.link(&format!("link-{number}"), &format!("link-{}", number - 1)));
+        let mount = |name: &str, kind: &str| format!("1 0 0:9 / {} rw - {kind} x rw\n", at(name).display());
+        let mounts = ["27 1 8:1 / / rw - ext4 x rw\n".to_owned(), mount("nfs", "nfs4"), mount("nfs/local", "ext4"), mount("auto", "autofs")];
+        let tree = tree.file("proc/self/mountinfo", mounts.concat());
+        for (path, expected) in [
+            ("local/f", false), ("local/new", false), ("new/f", false), ("nfs", true), ("nfs/f", true), ("nfs/new", true),
+            ("absolute/f", true), ("absolute", true), ("relative/f", true), ("local/up/f", true), ("local/chain/f", true),
+            ("local/file", true), ("local/../nfs/f", true), ("nfs/local/f", true), ("back/f", true), ("auto/f", true),
+            ("to-local/f", false), ("broken/f", false), ("broken/../nfs/f", true), ("loop/f", false), ("loop-to-nfs", false),
+            ("link-39/f", true), ("link-40/f", false),
+        ] {
+            assert_eq!(may_hang(&tree.host(), &at(path)), expected, "{path}");
+        }
+        let unknown = tree.without("proc/self/mountinfo");
+        assert!(!may_hang(&unknown.host(), &at("nfs/f")));
+    }
 }

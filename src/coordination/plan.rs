@@ -286,6 +286,9 @@ mod tests {
         assert!(last.record.assignments.iter().all(|assignment| !assignment.is_the_scripts()));
     }
 
+    /// A case, the lines, what is to change, and who holds what in the end.
+    type Between = (&'static str, Vec<Vec<u8>>, Change, &'static [(u32, u32)]);
+
     /// Every write leaves alone what it does not mean: a line that was cleared stays so, one that was made to
     /// hold too, wherever they lie between the lines that are freed.
     #[test]
@@ -294,7 +297,7 @@ mod tests {
         let gap = vec![b'\n'; 300];
         let owned = |index, grant| record(&[assignment(index, 7, Some((grant, 1)))]);
         let script = |index: u32, pid: u32| format!("{index} {pid}\n").into_bytes();
-        let cases: [(&str, Vec<Vec<u8>>, Change, &[(u32, u32)]); 4] = [
+        let cases: [Between; 4] = [
             (
                 "a stale line of the script between two that are settled",
                 vec![script(3, 33), script(4, 44), script(5, 55)],

@@ -24,17 +24,22 @@ pub(crate) fn settle(
 ) -> Change {
     let mut change = Change::default();
     for (position, line) in record.assignments.iter().enumerate() {
-        let is_the_scripts = line.is_the_scripts();
-        if !is_the_scripts && !clears_stale {
+        // One that a release settled, which reads no inventory, has no name yet.
+        let is_unsettled = line.is_the_scripts() || line.identity.is_empty();
+        if !is_unsettled && !clears_stale {
             continue;
         }
         match standing(position) {
-            Standing::Dead => change.stale.push(position),
-            Standing::Alive if is_the_scripts => {
-                let anew = owner(line.owner.pid).map(|owner| written_anew(line, owner, named(line.index)));
-                change.settled.extend(anew.map(|anew| (position, anew)));
+            Standing::Dead if clears_stale || line.is_the_scripts() => change.stale.push(position),
+            Standing::Alive if is_unsettled => {
+                let identity = named(line.index);
+                let owner = match line.is_the_scripts() {
+                    true => owner(line.owner.pid),
+                    false => Some(line.owner.clone()).filter(|_| !identity.is_empty()),
+                };
+                change.settled.extend(owner.map(|owner| (position, written_anew(line, owner, identity))));
             }
-            Standing::Alive | Standing::Doubtful(_) => {}
+            Standing::Dead | Standing::Alive | Standing::Doubtful(_) => {}
         }
     }
     change
@@ -54,4 +59,54 @@ pub(crate) fn random() -> u64 {
 /// Seconds since the epoch.
 pub(crate) fn now() -> Option<u64> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(index: u32, pid: u32, uuid: Option<&str>, is_the_scripts: bool) -> Assignment {
+        let start = (!is_the_scripts).then_some(5);
+        Assignment {
+            index,
+            slot: None,
+            identity: Identity { uuid: uuid.map(str::to_owned), ..Identity::default() },
+            owner: Owner { pid, start, boot: None, pid_namespace: None, uid: None },
+            grant: (!is_the_scripts).then_some(Grant { id: u64::from(pid), of: 1 }),
+            since: None,
+            invocation: None,
+            cgroup: None,
+            unknown: String::new(),
+        }
+    }
+
+    /// Owners up to 99 live, and the others are dead.
+    fn settled(clears_stale: bool, uuid: Option<&str>) -> (Vec<usize>, Vec<(usize, Option<String>)>) {
+        let assignments = vec![
+            line(0, 1, None, true),
+            line(1, 100, None, true),
+            line(2, 2, Some("GPU-2"), false),
+            line(3, 101, Some("GPU-3"), false),
+            line(4, 3, None, false),
+        ];
+        let record = Record { assignments, ..Record::default() };
+        let standing = |position: usize| match record.assignments[position].owner.pid {
+            ..100 => Standing::Alive,
+            100.. => Standing::Dead,
+        };
+        let owner = |pid| Some(Owner { start: Some(9), ..line(0, pid, None, true).owner });
+        let named = |_| Identity { uuid: uuid.map(str::to_owned), ..Identity::default() };
+        let change = settle(&record, clears_stale, standing, owner, named);
+        let anew = change.settled.into_iter().map(|(position, anew)| (position, anew.identity.uuid));
+        (change.stale, anew.collect())
+    }
+
+    #[test]
+    fn the_scripts_lines_are_settled_and_those_without_a_name_are_named() {
+        let gpu = Some("GPU-9".to_owned());
+        let anew = vec![(0, gpu.clone()), (4, gpu)];
+        assert_eq!(settled(true, Some("GPU-9")), (vec![1, 3], anew.clone()));
+        assert_eq!(settled(false, Some("GPU-9")), (vec![1], anew), "other dead are let lie");
+        assert_eq!(settled(false, None), (vec![1], vec![(0, None)]), "a release has no names to give");
+    }
 }

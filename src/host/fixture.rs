@@ -1,7 +1,7 @@
 //! For tests: hosts made of files, and processes in states that are hard to meet by chance.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -189,16 +189,26 @@ pub(crate) fn compile(directory: &Path, source: &str) -> PathBuf {
     program
 }
 
+/// Says aloud that a test did not run: what `eprintln!` prints is shown only if the test fails. Where the
+/// variable `NOTHING_SKIPS` is set, as in CI, the test fails.
+#[track_caller]
+#[expect(clippy::explicit_write, reason = "the test harness captures what eprintln! prints")]
+#[expect(clippy::disallowed_methods, reason = "it is the tests' variable, and not the program's")]
+pub(crate) fn skip(test: &str, why: &str) {
+    assert!(std::env::var_os("NOTHING_SKIPS").is_none(), "{test} would be skipped: {why}");
+    writeln!(std::io::stderr(), "SKIPPED {test}: {why}").unwrap();
+}
+
 /// Puts a program into a pid namespace of its own.
 pub(crate) const CONTAINER: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
 
-/// Whether there is another pid namespace to be had, below the initial one. Says aloud if not.
+/// Whether there is another pid namespace to be had, below the initial one; the test is skipped if not.
 pub(crate) fn can_make_namespaces(test: &str) -> bool {
     let is_initial = Host::new(Path::new("/")).is_initial_pid_namespace();
     let made = Command::new("unshare").args(CONTAINER).arg("true").stderr(Stdio::null()).status();
     let can = is_initial && made.is_ok_and(|status| status.success());
     if !can {
-        eprintln!("SKIPPED {test}: it makes pid namespaces below the initial one");
+        skip(test, "it makes pid namespaces below the initial one");
     }
     can
 }

@@ -95,9 +95,11 @@ impl<'a> Liveness<'a> {
     }
 
     fn by_process(&self, owner: &Owner) -> Standing {
-        let is_ours = owner.pid_namespace == self.host.pid_namespace();
-        let standing =
-            if is_ours { self.here(owner.pid, owner.start) } else { self.in_another_namespace(owner) };
+        let standing = match owner.pid_namespace.zip(self.host.pid_namespace()) {
+            Some((recorded, ours)) if recorded == ours => self.here(owner.pid, owner.start),
+            Some(_) => self.in_another_namespace(owner),
+            None => self.in_an_unknown_namespace(owner),
+        };
         // With no boot id on either side, it may be a process of another host.
         let is_boot_known = owner.boot.is_some() && self.host.boot_id().is_some();
         let may_be_elsewhere = self.file.is_on_network && !is_boot_known;
@@ -124,6 +126,14 @@ impl<'a> Liveness<'a> {
             Err(_) => Standing::Doubtful(Doubt::Unreadable),
             Ok(true) => Standing::Dead,
             Ok(false) => Standing::Alive,
+        }
+    }
+
+    /// It may be ours: a process that is found is taken for the owner, and one that is not may be elsewhere.
+    fn in_an_unknown_namespace(&self, owner: &Owner) -> Standing {
+        match self.here(owner.pid, owner.start) {
+            Standing::Dead => Standing::Doubtful(Doubt::ForeignNamespace),
+            standing => standing,
         }
     }
 
@@ -334,6 +344,25 @@ mod tests {
             ("from one that is not known",     inner(&[80, 7]).without("proc/1/ns/pid").file("proc/1/ns/pid", ""), FOREIGN_NAMESPACE),
         ] {
             let owner = Owner { pid_namespace: Some(55), ..owner(7, 5) };
+            assert_eq!(standing(&tree, facts(0), &ours(owner)), expected, "{case}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_namespace_that_is_not_known_is_not_ours() {
+        let unknown = || Tree::new().without("proc/self/ns/pid").file("proc/self/ns/pid", "");
+        for (case, tree, recorded, expected) in [
+            ("neither, alive",            unknown().alive(7, 5),   None,          Alive),
+            ("neither, gone",             unknown(),               None,          FOREIGN_NAMESPACE),
+            ("neither, its pid in use",   unknown().alive(7, 6),   None,          FOREIGN_NAMESPACE),
+            ("neither, not to be read",   unknown().file("proc/7/stat/x", ""), None, UNREADABLE),
+            ("the recorded, alive",       unknown().alive(7, 5),   Some(INITIAL), Alive),
+            ("the recorded, gone",        unknown(),               Some(INITIAL), FOREIGN_NAMESPACE),
+            ("ours, alive",               Tree::new().alive(7, 5), None,          Alive),
+            ("ours, gone",                Tree::new(),             None,          FOREIGN_NAMESPACE),
+        ] {
+            let owner = Owner { pid_namespace: recorded, ..owner(7, 5) };
             assert_eq!(standing(&tree, facts(0), &ours(owner)), expected, "{case}");
         }
     }

@@ -1,9 +1,9 @@
 //! Why a request is not given what it asks for, in words that say what to do.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{Place, Request, Situation, State, Used};
+use crate::assignment::{Doubt, Standing};
 use crate::error::Error;
 
 /// An amount that there is not is another error than one that is not free: `of` units may be given to this
@@ -25,7 +25,7 @@ pub(crate) fn can_ever_be_given(amount: u128, of: usize, all: usize) -> Result<(
 
 impl Situation<'_> {
     pub(super) fn shortage(&self, eligible: &[&Place<'_>], given: usize, request: &Request<'_>) -> Error {
-        let mut states: BTreeMap<State, usize> = BTreeMap::new();
+        let mut counts: Vec<(State, Option<Doubt>, usize)> = Vec::new();
         let mut in_use = 0;
         for place in eligible {
             let state = self.state(place, request);
@@ -34,17 +34,33 @@ impl Situation<'_> {
                 && self.is_in_use(place, request);
             if is_only_in_use {
                 in_use += 1;
-            } else {
-                *states.entry(state).or_default() += 1;
+                continue;
+            }
+            let doubt = if state == State::Unknown { self.doubt(place) } else { None };
+            match counts.iter_mut().find(|(of, why, _)| (*of, *why) == (state, doubt)) {
+                Some((_, _, count)) => *count += 1,
+                None => counts.push((state, doubt, 1)),
             }
         }
-        let mut reasons: Vec<String> =
-            states.iter().filter_map(|(state, count)| reason(*state, *count, request)).collect();
+        counts.sort_by_key(|(state, ..)| *state);
+        let reasons = counts.into_iter().filter_map(|(state, doubt, count)| match doubt {
+            Some(doubt) => Some(in_doubt(doubt, count)),
+            None => reason(state, count, request),
+        });
+        let mut reasons: Vec<String> = reasons.collect();
         if in_use > 0 {
             reasons.push(format!("{in_use} in use by others (`gpu-coord status` names them)"));
         }
         let (asked, all) = (units(request.amount), eligible.len());
         Error::NotEnough(format!("{asked} asked for, {given} of {all} can be given: {}", reasons.join("; ")))
+    }
+
+    /// Of its holders, the first of which it cannot be told.
+    fn doubt(&self, place: &Place<'_>) -> Option<Doubt> {
+        place.holders.iter().find_map(|holder| match (self.standing)(*holder) {
+            Standing::Doubtful(doubt) => Some(doubt),
+            Standing::Alive | Standing::Dead => None,
+        })
     }
 }
 
@@ -55,17 +71,31 @@ fn reason(state: State, count: usize, request: &Request<'_>) -> Option<String> {
         State::Stale if request.takes_over => return None,
         State::Stale => "held by dead owners (--check-dead takes them over)",
         State::Held => "held by living owners (`gpu-coord status` names them)",
-        State::Unknown => {
-            return Some(format!(
-                "{} held from another pid namespace; run `gpu-coord reclaim` on the host, or use --pid=host",
-                are(count)
-            ));
-        }
+        State::Unknown => "held by owners of whom it cannot be told whether they live",
         State::Withheld => "withheld by lines that are no assignments (`gpu-coord status` names them)",
         State::Drained => "drained",
         State::Sick => "sick (`gpu-coord devices` says why)",
     };
     Some(format!("{count} {why}"))
+}
+
+/// Why it cannot be told whether the owners of units live, and what to do.
+fn in_doubt(doubt: Doubt, count: usize) -> String {
+    match doubt {
+        Doubt::ForeignNamespace => {
+            let are = are(count);
+            format!("{are} held from another pid namespace; ask on the host, or use --pid=host")
+        }
+        Doubt::ForeignBoot => format!(
+            "{count} held since another boot, which cannot be proven to be this host's; `gpu-coord release` is \
+             not built yet: delete the line by hand if that host is gone"
+        ),
+        Doubt::Unreadable => format!(
+            "{} held by processes that /proc hides from this user; run as root, or as a member of the group \
+             that proc's gid= names",
+            are(count)
+        ),
+    }
 }
 
 fn are(count: usize) -> String {

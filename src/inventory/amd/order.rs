@@ -27,7 +27,7 @@ fn joined(listed: Vec<Listed>, nodes: &[Node]) -> Found {
             None => {
                 let index = foreign.next().unwrap_or(u32::MAX);
                 let health = Health::Lost("KFD does not list it, so that HIP cannot use it".to_owned());
-                found.warnings.push(format!("{} is not granted: KFD does not list it", gpu.label));
+                found.warnings.push(format!("{} is sick: KFD does not list it", gpu.label));
                 Device { health, ..gpu.device(index) }
             }
         };
@@ -67,7 +67,7 @@ fn alone(mut listed: Vec<Listed>) -> Found {
         );
     }
     let nameless = listed.iter().filter(|gpu| gpu.pci.is_none());
-    warnings.extend(nameless.map(|gpu| format!("{} is not granted: its PCI address is not told", gpu.label)));
+    warnings.extend(nameless.map(|gpu| format!("{} is sick: its PCI address is not told", gpu.label)));
     let devices = (0..).zip(listed).map(|(index, gpu)| gpu.device(index)).collect();
     Found { devices, warnings, tells_instances: true }
 }
@@ -156,7 +156,7 @@ mod tests {
             || vec![listed("card0", None, None, "0000:01:00.0"), listed("card1", Some(11), None, "N/A")];
         let found = in_hip_order(gpus(), &kfd);
         assert_eq!(summary(&found), [row(0, "0000:43:00.0", true), row(1, "0000:01:00.0", false)]);
-        assert_eq!(found.warnings, ["card0 is not granted: KFD does not list it"]);
+        assert_eq!(found.warnings, ["card0 is sick: KFD does not list it"]);
         let none = Err(Silence::Nothing { why: "processors only".to_owned(), sure: true });
         assert_eq!(summary(&in_hip_order(gpus(), &none)), [row(0, "0000:01:00.0", false), row(1, "", false)]);
     }
@@ -177,7 +177,7 @@ mod tests {
             [row(0, "0000:01:00.0", true), row(1, "0000:02:00.0", true), row(2, "", false)]
         );
         assert!(found.warnings[0].starts_with("without KFD the order is that of the PCI addresses"));
-        assert_eq!(found.warnings[1], "2 is not granted: its PCI address is not told");
+        assert_eq!(found.warnings[1], "2 is sick: its PCI address is not told");
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Card {
             name: self.name.as_ref().map(|name| name.replace(char::is_control, "?")),
             memory_mib: self.memory.as_ref().map(|memory| memory.total / MIB),
             minor: self.minor,
-            health: self.sickness(&identity).map_or(Health::Sound, Health::Sick),
+            health: self.health(&identity),
             instances: self.is_divided.filter(|is_divided| *is_divided).map(|_| self.instances()),
             memory_used_mib: self.memory.as_ref().map(|memory| memory.used / MIB),
             processes: self.processes.as_ref().map(|processes| processes.iter().map(Process::uses).collect()),
@@ -102,6 +102,16 @@ impl Card {
     fn instances(&self) -> Vec<Instance> {
         let parts = self.instances.iter().flatten();
         parts.map(Part::instance).filter(|instance| instance.uuid.is_some()).collect()
+    }
+
+    fn health(&self, identity: &Identity) -> Health {
+        // What nothing names cannot be recorded.
+        let is_lost = identity.is_empty() || self.trouble.as_ref().is_some_and(Trouble::is_lost);
+        match self.sickness(identity) {
+            None => Health::Sound,
+            Some(why) if is_lost => Health::Lost(why),
+            Some(why) => Health::Sick(why),
+        }
     }
 
     /// The first of its reasons.
@@ -132,8 +142,8 @@ impl Card {
     /// What somebody should look at; not what the administrator has set.
     pub(super) fn warnings(&self, device: &Device) -> Vec<String> {
         let mut warnings = Vec::new();
-        match &device.health {
-            Health::Sick(why) if !self.is_prohibited() => warnings.push(format!("is not granted: {why}")),
+        match device.health.reason() {
+            Some(why) if !self.is_prohibited() => warnings.push(format!("is sick: {why}")),
             _ => {}
         }
         // Until then the card can be used like any other, says NVIDIA's "GPU Memory Error Management".
@@ -216,11 +226,19 @@ mod tests {
             (r#", "recovery_action": 99"#,                                "the driver wants recovery action 99"),
             (r#", "compute_mode": "Prohibited""#,                         "its compute mode is Prohibited"),
         ] {
-            let health = if reason.is_empty() { Health::Sound } else { Health::Sick(reason.to_owned()) };
+            let health = match reason.to_owned() {
+                reason if reason.is_empty() => Health::Sound,
+                reason if reason.starts_with("it is lost: ") => Health::Lost(reason),
+                reason => Health::Sick(reason),
+            };
             assert_eq!(device(fields).health, health, "{fields}");
         }
-        let nameless = card("").device(None);
-        assert_eq!(nameless.health, Health::Sick("neither its UUID nor its PCI address is known".to_owned()));
+        for (fields, reason) in [
+            ("",                                                          "neither its UUID nor its PCI address is known"),
+            (r#", "trouble": {"code": 4, "text": "its words"}"#,          "no permission to use it"),
+        ] {
+            assert_eq!(card(fields).device(None).health, Health::Lost(reason.to_owned()));
+        }
     }
 
     #[test]
@@ -229,7 +247,8 @@ mod tests {
         for (fields, warnings) in [
             ("",                                                   vec![]),
             (r#", "compute_mode": "Prohibited""#,                  vec![]),
-            (r#", "uncorrected_errors": 1"#,                       vec!["is not granted: uncorrected errors of its memory since the driver was loaded: 1"]),
+            (r#", "uncorrected_errors": 1"#,                       vec!["is sick: uncorrected errors of its memory since the driver was loaded: 1"]),
+            (r#", "trouble": {"code": 15, "text": "its words"}"#,  vec!["is sick: it is lost: it has fallen off the bus, or cannot be reached"]),
             (r#", "remap_pending": 1"#,                            vec!["replaces a bad row of its memory at its next reset"]),
             (r#", "is_divided": true, "instances": []"#,           vec![]),
             (r#", "is_divided": true"#,                            vec!["has MIG instances that NVML does not name; they are not granted"]),

@@ -35,6 +35,11 @@ impl Trouble {
         Silence::Broken { why: anyhow::Error::msg(what), cure }
     }
 
+    /// Whether no program can reach the card.
+    pub(super) fn is_lost(&self) -> bool {
+        self.code == LOST
+    }
+
     /// What it says of a card.
     pub(super) fn of_card(&self) -> String {
         match self.code {

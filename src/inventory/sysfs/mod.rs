@@ -45,7 +45,7 @@ pub(super) fn read(host: &Host) -> Answer {
     let nodes = nodes(host)?;
     let warning = |node: &Node| {
         let problem = node.device.health.reason()?;
-        Some(format!("device {} is not granted: {problem}", node.device.index))
+        Some(format!("device {} is sick: {problem}", node.device.index))
     };
     let warnings = nodes.iter().filter_map(warning).collect();
     let devices = nodes.into_iter().map(|node| node.device).collect();
@@ -273,8 +273,8 @@ mod tests {
         let found = read(&tree.host).unwrap();
         let health: Vec<_> = found.devices.iter().map(|device| device.health.reason().is_none()).collect();
         assert_eq!(health, [true, false, false, true]);
-        assert!(found.warnings[0].starts_with("device 1 is not granted: "), "{:?}", found.warnings);
-        assert_eq!(found.warnings[1], "device 2 is not granted: KFD does not tell its PCI address");
+        assert!(found.warnings[0].starts_with("device 1 is sick: "), "{:?}", found.warnings);
+        assert_eq!(found.warnings[1], "device 2 is sick: KFD does not tell its PCI address");
     }
 
     #[test]
