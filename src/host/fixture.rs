@@ -192,7 +192,6 @@ pub(crate) fn compile(directory: &Path, source: &str) -> PathBuf {
 /// Says aloud that a test did not run: what `eprintln!` prints is shown only if the test fails. Where the
 /// variable `NOTHING_SKIPS` is set, as in CI, the test fails.
 #[track_caller]
-#[expect(clippy::explicit_write, reason = "the test harness captures what eprintln! prints")]
 #[expect(clippy::disallowed_methods, reason = "it is the tests' variable, and not the program's")]
 pub(crate) fn skip(test: &str, why: &str) {
     assert!(std::env::var_os("NOTHING_SKIPS").is_none(), "{test} would be skipped: {why}");

@@ -351,7 +351,7 @@ mod tests {
     #[test]
     #[rustfmt::skip] // a table
     fn a_namespace_that_is_not_known_is_not_ours() {
-        let unknown = || Tree::new().without("proc/self/ns/pid").file("proc/self/ns/pid", "");
+        let unknown = || Tree::new().without("proc/self/ns/pid").without("proc/1/ns/pid");
         for (case, tree, recorded, expected) in [
             ("neither, alive",            unknown().alive(7, 5),   None,          Alive),
             ("neither, gone",             unknown(),               None,          FOREIGN_NAMESPACE),

@@ -120,7 +120,7 @@ pub(crate) fn ticks_per_second() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{CONTAINER, INITIAL, Running, Tree, can_make_namespaces};
+    use super::super::fixture::{self, CONTAINER, INITIAL, Running, Tree, can_make_namespaces};
     use super::*;
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
     fn the_constants_are_the_kernels() {
         let here = Host::new(Path::new("/"));
         if !here.is_initial_pid_namespace() {
-            eprintln!("SKIPPED the_constants_are_the_kernels: it needs the initial pid namespace");
+            fixture::skip("the_constants_are_the_kernels", "it needs the initial pid namespace");
             return;
         }
         // Pid 2 is the kernel's, and in no other namespace than the first ones.

@@ -190,7 +190,7 @@ pub(crate) fn of(host: &Host, pid: u32) -> Option<Owner> {
 mod tests {
     use std::path::Path;
 
-    use super::super::fixture::{BOOT, INITIAL, Tree, stat};
+    use super::super::fixture::{self, BOOT, INITIAL, Tree, stat};
     use super::*;
     use crate::exit::Exit;
 
@@ -366,7 +366,7 @@ mod tests {
         let here = Host::new(Path::new("/"));
         let found = find(&here, Form::Allocate, None, &Service::default(), &mut Notes::default());
         match std::os::unix::process::parent_id() {
-            0 | 1 => eprintln!("SKIPPED our_parent_here_is_the_real_one: it has no parent here"),
+            0 | 1 => fixture::skip("our_parent_here_is_the_real_one", "it has no parent here"),
             parent => assert_pid("the test runner", &found, parent),
         }
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::inventory::write_script;
-use crate::sandbox::Process;
+use crate::sandbox::{Process, skip};
 
 /// Long past every deadline that is used here.
 const FOR_EVER: Duration = Duration::from_secs(60);
@@ -343,10 +343,10 @@ fn a_driver_without_a_device_is_no_obstacle() {
 fn the_real_rocm_smi_finds_none() {
     let found = Command::new("rocm-smi").arg("--help").output();
     if found.is_err() {
-        return eprintln!("SKIPPED the_real_rocm_smi_finds_none: no rocm-smi in PATH");
+        return skip("the_real_rocm_smi_finds_none", "no rocm-smi in PATH");
     }
     if fs::exists("/sys/class/kfd").unwrap() {
-        return eprintln!("SKIPPED the_real_rocm_smi_finds_none: this machine has AMD's driver");
+        return skip("the_real_rocm_smi_finds_none", "this machine has AMD's driver");
     }
     let here = |args: &[&str]| {
         let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_gpu-coord"));

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, fcntl};
 use tempfile::TempDir;
 
+use crate::sandbox::skip;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gpu-coord");
 const SIMULATED: (&str, &str) = ("GPU_COORD_SOURCE", "simulated:8");
 
@@ -385,7 +387,8 @@ fn a_message_is_one_short_line_whatever_it_quotes() {
 
 #[test]
 fn raised_privilege_believes_neither_options_nor_environment() {
-    let Some(installed) = Installed::with_set_user_id() else { return };
+    let test = "raised_privilege_believes_neither_options_nor_environment";
+    let Some(installed) = Installed::with_set_user_id(test) else { return };
     let marker = installed.directory.path().join("marker");
     let tools = installed.tools(&format!("#!/bin/sh\n: > {}\n", marker.display()));
     let cause = "is ignored: this program runs with more rights than its caller";
@@ -461,11 +464,6 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
     (reader, writer)
 }
 
-#[expect(clippy::explicit_write, reason = "what eprintln! prints is shown only if the test fails")]
-fn skipped(reason: &str) {
-    writeln!(std::io::stderr(), "SKIPPED: {reason}").unwrap();
-}
-
 /// A copy of the program that root owns and nobody runs.
 struct Installed {
     directory: TempDir,
@@ -475,9 +473,9 @@ impl Installed {
     const NOBODY: u32 = 65_534;
 
     /// None, said aloud, where it cannot be made.
-    fn with_set_user_id() -> Option<Installed> {
+    fn with_set_user_id(test: &str) -> Option<Installed> {
         if !nix::unistd::geteuid().is_root() {
-            skipped("a set-user-ID program can be made by root alone");
+            skip(test, "a set-user-ID program can be made by root alone");
             return None;
         }
         let directory = TempDir::new().unwrap();
@@ -489,7 +487,7 @@ impl Installed {
         install.args(["-m", "4755", PROGRAM]).arg(installed.executable());
         assert_eq!(ended(install), (0, String::new(), String::new()));
         if !installed.raises() {
-            skipped("the kernel heeds no set-user-ID here");
+            skip(test, "the kernel heeds no set-user-ID here");
             return None;
         }
         Some(installed)

@@ -4,7 +4,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use crate::sandbox::{Process, Sandbox, is_root};
+use crate::running::Running;
+use crate::sandbox::{Process, Sandbox, install, is_root};
 
 fn allow_all(directory: &Path) {
     fs::set_permissions(directory, Permissions::from_mode(0o1777)).unwrap();
@@ -95,7 +96,7 @@ fn an_unreadable_file_says_whose_it_is() {
     fs::set_permissions(host.path(), Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(host.file(), Permissions::from_mode(0o640)).unwrap();
     let program = host.path().join("gpu-coord"); // where it was built, others may not go
-    fs::copy(crate::sandbox::PROGRAM, &program).unwrap();
+    install(&program);
     let mut command = std::process::Command::new(program);
     command.env_clear().current_dir(host.path()).uid(65534).gid(65534);
     command.args(["allocate", "1", "--source", "simulated:1", "--coordination-file", "coordination"]);
@@ -116,4 +117,37 @@ fn a_file_that_is_too_large_is_not_read() {
         4,
         "coordination: has 1099511627776 bytes, and a coordination file has at most 67108864",
     );
+}
+
+/// Whoever made the file may be the owner of the units, and still what is in it may be anybody's.
+#[test]
+fn in_a_directory_of_all_a_users_file_that_all_may_write_to_is_refused() {
+    const TEST: &str = "in_a_directory_of_all_a_users_file_that_all_may_write_to_is_refused";
+    const USER: u32 = 4711;
+    if !is_root(TEST) {
+        return;
+    }
+    let host = Sandbox::with_gpus(1).recorded("");
+    allow_all(host.path());
+    let mut user = std::process::Command::new("sleep");
+    std::os::unix::process::CommandExt::uid(user.arg("1000"), USER);
+    let user = Running::start(user);
+    let mode = |mode| fs::set_permissions(host.file(), Permissions::from_mode(mode)).unwrap();
+    let lines = ["allocate 1", "1 --enable-coordination-mode", "deallocateAll"]
+        .map(|line| format!("{line} --owner {}", user.pid()));
+    std::os::unix::fs::chown(host.file(), Some(USER), None).unwrap();
+    mode(0o646);
+    let problem =
+        "coordination: belongs to uid 4711 and everybody may write to it; take that right away (chmod o-w)";
+    for line in &lines {
+        host.refuses(line, 4, problem);
+    }
+    assert_eq!(host.text(), "");
+    mode(0o664);
+    host.answers(&lines[0], "0\n");
+    host.answers(&lines[2], "");
+    // Root's own file may be everybody's: so the administrator shares it.
+    std::os::unix::fs::chown(host.file(), Some(0), None).unwrap();
+    mode(0o666);
+    host.answers(&lines[1], "0\n");
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::record::{assert_sound, held_in, units_of};
-use crate::running::{End, Running, ending_signals, unheard, unheard_by};
+use crate::running::{End, Running, answer, ending_signals, unheard, wait_until};
 use crate::sandbox::{Process, Sandbox, may_mount};
 use crate::strace;
 
@@ -65,29 +65,31 @@ fn a_reader_that_is_late_gets_the_answer_and_the_record_stays() {
     assert_eq!(host.holders(), [(0, other.pid()), (1, owner.pid()), (2, owner.pid())]);
 }
 
-/// There, a thread watches that the run ends, and must not take a signal that the main thread has blocked.
+/// There, a thread watches that the run ends until the record is written, and must not take a signal that the
+/// main thread has blocked. Stopped while it writes the record.
 #[test]
 fn on_a_network_file_system_a_signal_parts_neither_from_the_other() {
-    if !may_mount("on_a_network_file_system_a_signal_parts_neither_from_the_other") {
+    const TEST: &str = "on_a_network_file_system_a_signal_parts_neither_from_the_other";
+    if !may_mount(TEST) || !strace::is_there(TEST) {
         return;
     }
     let (host, other, owner) = with_one_held();
+    let before = host.text();
     fs::write(host.path().join("mountinfo"), "1 0 0:9 / / rw - nfs server:/x rw\n").unwrap();
     let program = host.program(&format!("allocate 2 --deadline 60 --owner {}", owner.pid()));
+    let stopped = strace::inject(&program, "pwrite64", "signal=SIGSTOP", "1");
     let mut command = Command::new("unshare");
     let mounts = "mount --bind mountinfo /proc/$$/mountinfo && exec \"$0\" \"$@\"";
-    command.args(["-m", "sh", "-c", mounts]).arg(program.get_program()).args(program.get_args());
+    command.args(["-m", "sh", "-c", mounts]).arg(stopped.get_program()).args(stopped.get_args());
     command.current_dir(host.path());
-    let (caller, mut reader) = unheard_by(&host, &mut command, owner.pid());
+    let caller = Running::start(command);
+    wait_until("it writes the record", || host.text() != before);
     let threads = fs::read_dir(format!("/proc/{}/task", caller.pid())).unwrap().count();
     assert_eq!(threads, 2, "the thread that watches is there");
     for signal in ending_signals() {
         caller.signal(signal);
     }
-    let mut read = String::new();
-    reader.read_to_string(&mut read).unwrap();
-    assert_eq!(read.trim_start_matches('x'), "1,2\n");
-    assert_eq!(caller.end(), (End::Exit(0), String::new(), String::new()));
+    assert_eq!(caller.go_on(), answer("1,2\n"));
     assert_eq!(host.holders(), [(0, other.pid()), (1, owner.pid()), (2, owner.pid())]);
 }
 
@@ -143,7 +145,7 @@ fn what_can_neither_be_handed_over_nor_taken_back_is_said() {
     let mut command = strace::inject(&host.program(&line), "pwrite64", "error=EIO", "4+");
     let full = File::options().write(true).open("/dev/full").unwrap();
     let problem = format!(
-        "recorded for pid {pid} and not given: cannot write the answer to standard output: No space left on device (os error 28), and cannot write to coordination: Input/output error (os error 5); release it with `gpu-coord deallocateAll --owner {pid}`"
+        "recorded for pid {pid} and not given: cannot write the answer to standard output: No space left on device (os error 28), and cannot write to coordination: Input/output error (os error 5); the units are free again when pid {pid} has ended"
     );
     assert_eq!(Running::with_stdout(&mut command, full.into()).end(), refused(4, &problem));
     assert_eq!(host.holders(), [(0, other.pid()), (1, pid), (2, pid)]);

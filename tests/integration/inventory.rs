@@ -11,6 +11,8 @@ use assert_cmd::assert::Assert;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::sandbox::skip;
+
 /// Long past every deadline that is used here.
 const FOR_EVER: Duration = Duration::from_secs(60);
 
@@ -143,11 +145,7 @@ fn a_tool_that_misbehaves_is_no_source() {
 #[test]
 fn a_tool_that_sleeps_is_ended_with_all_that_it_started() {
     let sandbox = Sandbox::with_smi("echo $$ >> pids; sleep 1000 & echo $! >> pids; wait");
-    sandbox.refuses(
-        &["--deadline", "1"],
-        3,
-        "passed while waiting for nvidia-smi: it did not end within ",
-    );
+    sandbox.refuses(&["--deadline", "1"], 3, "passed while waiting for nvidia-smi: it did not end within ");
     sandbox.refuses(
         &["--deadline", "1", "--source", "nvidia-smi"],
         3,
@@ -182,15 +180,16 @@ fn a_caller_that_ignores_its_children_is_no_obstacle() {
 /// keeps a process so, and no signal ends it.
 #[test]
 fn a_tool_that_cannot_be_killed_is_abandoned() {
+    const TEST: &str = "a_tool_that_cannot_be_killed_is_abandoned";
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     let is_freezer =
         |line: &&str| line.split(' ').nth(3).is_some_and(|it| it.split(',').any(|it| it == "freezer"));
     let Some(freezer) = mounts.lines().find(is_freezer).and_then(|line| line.split(' ').nth(1)) else {
-        return eprintln!("skipped: no freezer of cgroup v1 is mounted");
+        return skip(TEST, "no freezer of cgroup v1 is mounted");
     };
     let group = Frozen(Path::new(freezer).join(format!("gpu-coord-test-{}", std::process::id())));
     if let Err(err) = fs::create_dir(&group.0) {
-        return eprintln!("skipped: no control group can be made: {err}");
+        return skip(TEST, &format!("no control group can be made: {err}"));
     }
     let directory = group.0.display();
     let freeze = format!("echo $$ > {directory}/tasks; echo FROZEN > {directory}/freezer.state; sleep 1000");

@@ -13,6 +13,7 @@ use crate::running::{
     End, Running, answer, ending_signals, lock, locked, unheard, wait_until, waiting, with_one_held,
 };
 use crate::sandbox::{Process, Sandbox, is_root};
+use crate::strace;
 
 /// `sh -c`, which has said a line on its stdout.
 fn shell(script: &str, host: &Sandbox) -> (Running, String) {
@@ -194,4 +195,24 @@ fn no_child_inherits_the_lock() {
         caller.kill();
     }
     drop(lock);
+}
+
+/// Some network file systems have no locks: without one, nothing is read, given or given back.
+#[test]
+fn a_file_system_without_locks_is_refused() {
+    if !strace::is_there("a_file_system_without_locks_is_refused") {
+        return;
+    }
+    let (host, holder) = with_one_held();
+    let before = host.text();
+    let owner = format!("--owner {}", holder.pid());
+    let lines = ["allocate 1", "1 --enable-coordination-mode", "deallocateAll"];
+    let lines = lines.map(|line| format!("{line} {owner}"));
+    for line in lines.iter().map(String::as_str).chain(["status"]) {
+        let command = strace::inject(&host.program(line), "flock", "error=ENOLCK", "1+");
+        let problem = "coordination: its file system gives no locks (ENOLCK); name a file on a local disk";
+        let refused = (End::Exit(4), String::new(), format!("gpu-coord: {problem}\n"));
+        assert_eq!(Running::start(command).end(), refused, "{line}");
+        assert_eq!(host.text(), before, "{line}");
+    }
 }

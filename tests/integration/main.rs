@@ -19,6 +19,7 @@ mod lock;
 mod nvml;
 mod opening;
 mod owners;
+mod place;
 mod record;
 mod replaced;
 mod running;

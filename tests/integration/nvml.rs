@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::fake_nvml::{Answer, Host};
 use crate::running::{Running, wait_until};
-use crate::sandbox::{PROGRAM, Process, is_root};
+use crate::sandbox::{PROGRAM, Process, is_root, skip};
 use crate::strace;
 
 /// What the child is called.
@@ -180,7 +180,7 @@ fn a_sick_card_loses_itself_alone() {
         assert_eq!((&device["index"], &device["health"]), (&json!(1), &json!("sick")), "{value}");
         assert_eq!(device["reason"], reason);
         let at = device["pci"].as_str().map(|pci| format!(" ({pci})")).unwrap_or_default();
-        let warning = format!("nvml: device 1{at} is not granted: {reason}");
+        let warning = format!("nvml: device 1{at} is sick: {reason}");
         assert_eq!(answer["warnings"], if is_warned_of { json!([warning]) } else { json!([]) });
         assert_eq!(host.run("2 --source nvml").stdout, "0,2\n", "{reason}");
         host.refuses("3 --source nvml", 1, "");
@@ -291,11 +291,7 @@ fn a_host_below_a_root_is_not_asked_of() {
 #[test]
 fn one_that_hangs_is_ended() {
     let host = Host::new().with("DO", "hang");
-    host.refuses(
-        "devices --deadline 1",
-        3,
-        "passed while waiting for nvml: it did not end within ",
-    );
+    host.refuses("devices --deadline 1", 3, "passed while waiting for nvml: it did not end within ");
     host.refuses("devices --deadline 1 --source nvml", 3, "turn it on (`nvidia-smi -pm 1`");
     let running = Running::start(host.command("devices --deadline 4"));
     wait_until("the child runs", || !children(running.pid()).is_empty());
@@ -320,15 +316,18 @@ struct Freezer(PathBuf);
 
 impl Freezer {
     fn new(test: &str) -> Option<Freezer> {
+        if !is_root(test) {
+            return None;
+        }
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
         let is_freezer =
             |line: &&str| line.split(' ').nth(3).is_some_and(|it| it.split(',').any(|it| it == "freezer"));
         let mount = mounts.lines().find(is_freezer).and_then(|line| line.split(' ').nth(1));
         let group =
             mount.map(|mount| Path::new(mount).join(format!("gpu-coord-{test}-{}", std::process::id())));
-        let group = group.filter(|group| is_root(test) && fs::create_dir(group).is_ok());
+        let group = group.filter(|group| fs::create_dir(group).is_ok());
         if group.is_none() {
-            eprintln!("SKIPPED {test}: it needs a group of the freezer of cgroup v1");
+            skip(test, "it needs a group of the freezer of cgroup v1");
         }
         group.map(Freezer)
     }
@@ -441,7 +440,7 @@ fn a_host_without_nvidia_starts_no_child() {
         ["usr/lib64", "usr/lib", "usr/lib/wsl/lib", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu"];
     let libraries = libraries.map(|directory| format!("/{directory}/libnvidia-ml.so.1"));
     if libraries.iter().any(|path| Path::new(path).exists()) || Path::new("/proc/driver/nvidia").exists() {
-        return eprintln!("SKIPPED {TEST}: this host has NVIDIA's driver, or its library");
+        return skip(TEST, "this host has NVIDIA's driver, or its library");
     }
     let host = Host::new().smi("echo '0, GPU-1, 0000:01:00.0, A, 1'");
     let mut command = host.environment(PROGRAM);

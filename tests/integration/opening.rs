@@ -6,12 +6,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::running::{End, Running};
-use crate::sandbox::{Process, Sandbox, is_root};
+use crate::sandbox::{Process, Sandbox, is_root, skip};
 use crate::strace;
 
 #[test]
 fn an_attribute_that_forbids_writing_is_named() {
-    if !is_root("an_attribute_that_forbids_writing_is_named") {
+    const TEST: &str = "an_attribute_that_forbids_writing_is_named";
+    if !is_root(TEST) {
         return;
     }
     let (host, owner) = (Sandbox::with_gpus(2), Process::start());
@@ -28,10 +29,7 @@ fn an_attribute_that_forbids_writing_is_named() {
     };
     for (attribute, without) in [("+i", "-i"), ("+a", "-a")] {
         if !set(attribute) {
-            eprintln!(
-                "SKIPPED an_attribute_that_forbids_writing_is_named: no chattr {attribute} on this file system"
-            );
-            return;
+            return skip(TEST, &format!("no chattr {attribute} on this file system"));
         }
         let problem = "coordination: may not be written to by anybody, being immutable or append-only; see lsattr and chattr";
         let runs = ["allocate 1", "deallocateAll"]

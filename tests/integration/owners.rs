@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::sandbox::{PROGRAM, Process, Sandbox, dead_pid, is_root};
+use crate::sandbox::{PROGRAM, Process, Sandbox, dead_pid, install, is_root, skip};
 
 const BARE: &str = "gpu-coord 1 --enable-coordination-mode";
 const CONTAINER: &str = "unshare --pid --fork --mount-proc --kill-child";
@@ -156,7 +156,7 @@ fn can(test: &str, words: &str) -> bool {
     command.args(words).stdin(Stdio::null()).stderr(Stdio::null());
     let can = command.status().is_ok_and(|status| status.success());
     if !can {
-        eprintln!("SKIPPED {test}: {command:?} fails");
+        skip(test, &format!("{command:?} fails"));
     }
     can
 }
@@ -166,7 +166,7 @@ fn is_on_the_host(test: &str) -> bool {
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap();
     let is_initial = namespace.to_str() == Some("pid:[4026531836]");
     if !is_initial {
-        eprintln!("SKIPPED {test}: it needs the initial pid namespace");
+        skip(test, "it needs the initial pid namespace");
     }
     is_initial
 }
@@ -276,8 +276,7 @@ fn a_reused_pid_is_not_the_owner() {
         return;
     }
     if !Path::new("/proc/sys/kernel/ns_last_pid").exists() {
-        eprintln!("SKIPPED a_reused_pid_is_not_the_owner: the next pid cannot be chosen here");
-        return;
+        return skip("a_reused_pid_is_not_the_owner", "the next pid cannot be chosen here");
     }
     // In a small namespace the next pid can be chosen. A start is told to one tick of 10 ms, so that the
     // next process must wait for the tick to pass.
@@ -360,8 +359,7 @@ fn the_hosts_pid_1_is_no_owner_by_accident() {
     wait_until("gpu-coord has answered", || !read("err").is_empty() || !read("out").is_empty());
     if !read("out").is_empty() {
         assert_ne!(stage.sandbox.holders(), [(0, 1)]);
-        eprintln!("SKIPPED the_hosts_pid_1_is_no_owner_by_accident: another process adopts orphans here");
-        return;
+        return skip("the_hosts_pid_1_is_no_owner_by_accident", "another process adopts orphans here");
     }
     assert!(read("err").contains("the process that started gpu-coord has exited"), "{}", read("err"));
 }
@@ -394,12 +392,13 @@ fn a_hidden_owner_lives() {
     // The other user must get at the file, and at the program.
     fs::set_permissions(stage.sandbox.path(), Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(stage.sandbox.file(), Permissions::from_mode(0o666)).unwrap();
-    fs::copy(PROGRAM, stage.sandbox.path().join("gpu-coord")).unwrap();
+    install(&stage.sandbox.path().join("gpu-coord"));
     let as_nobody = "mount -t proc -o hidepid=2 proc /proc
         exec setpriv --reuid 65534 --regid 65534 --clear-groups sh -ec";
     let hidden = format!("test ! -e /proc/{}", owner.pid());
     let bare = BARE.replace("gpu-coord", "./gpu-coord");
-    stage.refuses("unshare --mount", &format!("{as_nobody} '{hidden}; {bare} || exit $?'"), 1, "1 unit");
+    let says = "1 unit is held by processes that /proc hides from this user; run as root, ";
+    stage.refuses("unshare --mount", &format!("{as_nobody} '{hidden}; {bare} || exit $?'"), 1, says);
     assert_eq!(stage.sandbox.holders(), [(0, owner.pid())]);
     owner.kill();
     // Only that no signal can be sent to it proves that it has gone.

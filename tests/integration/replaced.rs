@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
@@ -132,4 +133,63 @@ fn a_file_that_is_replaced_again_and_again_is_given_up() {
     let problem = "the deadline of 0.3 s passed while waiting for coordination to stay one file";
     assert_eq!(caller.end(), (End::Exit(3), String::new(), format!("gpu-coord: {problem}\n")));
     assert_eq!(host.text(), before);
+}
+
+/// Flink's script may still write to a file that is younger than a second. A test that was too slow for that
+/// second, by the clock that it looks at itself, is begun again.
+#[track_caller]
+fn beside_the_script(test: impl Fn(&Sandbox, &Process, Instant) -> bool) {
+    let is_done = (0..20).any(|_| {
+        let (scripts, since) = (Process::start(), Instant::now());
+        let host = Sandbox::with_gpus(4).recorded(format!("1 {}\n", scripts.pid()));
+        test(&host, &scripts, since)
+    });
+    assert!(is_done, "this machine is too slow: twenty times the second was over");
+}
+
+#[test]
+fn a_deadline_before_the_script_has_written_refuses() {
+    for line in ["allocate 1", "1 --enable-coordination-mode", "deallocateAll"] {
+        beside_the_script(|host, _scripts, since| {
+            let (owner, before) = (Process::start(), host.text());
+            let caller =
+                Running::start(host.program(&format!("{line} --deadline 0.3 --owner {}", owner.pid())));
+            let end = caller.end();
+            if since.elapsed() > Duration::from_millis(650) {
+                return false;
+            }
+            let problem = "the deadline of 0.3 s passed while waiting for Flink's script to finish writing the coordination file";
+            assert_eq!(end, (End::Exit(3), String::new(), format!("gpu-coord: {problem}\n")), "{line}");
+            assert_eq!(host.text(), before, "{line}");
+            true
+        });
+    }
+}
+
+#[test]
+fn what_the_script_writes_meanwhile_is_heeded() {
+    for (appended, answer_is, holds) in [(None, "0,2\n", [0, 2]), (Some(0), "2,3\n", [2, 3])] {
+        beside_the_script(|host, scripts, since| {
+            let owner = Process::start();
+            let caller = Running::start(host.program(&format!("allocate 2 --owner {}", owner.pid())));
+            let mut is_over = false;
+            wait_until("it has read the file and waits, with the lock", || {
+                is_over = since.elapsed() > Duration::from_millis(800);
+                is_over || caller.sleeps_after_reading(&host.file())
+            });
+            if let Some(index) = appended {
+                let mut file = File::options().append(true).open(host.file()).unwrap();
+                writeln!(file, "{index} {}", scripts.pid()).unwrap();
+            }
+            if is_over || since.elapsed() > Duration::from_millis(900) {
+                return false;
+            }
+            assert_eq!(caller.end(), answer(answer_is), "{appended:?}");
+            let scripts = appended.into_iter().chain([1]).map(|index| (index, scripts.pid()));
+            let mut expected: Vec<_> = scripts.chain(holds.map(|index| (index, owner.pid()))).collect();
+            expected.sort_unstable();
+            assert_eq!(host.holders(), expected, "{appended:?}");
+            true
+        });
+    }
 }

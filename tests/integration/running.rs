@@ -98,6 +98,23 @@ impl Running {
         open.any(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
     }
 
+    /// Whether it sleeps, has locked the file and has read all of it, as the kernel says.
+    pub(crate) fn sleeps_after_reading(&self, path: &Path) -> bool {
+        let read =
+            |name: &str| fs::read_to_string(format!("/proc/{}/{name}", self.pid())).unwrap_or_default();
+        let Ok(file) = fs::metadata(path) else { return false };
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid())).into_iter().flatten().flatten();
+        let at_end = format!("pos:\t{}\n", file.len());
+        let mut ours = descriptors.filter(|entry| {
+            fs::metadata(entry.path()).is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
+        });
+        let is_read = ours.any(|entry| {
+            let info = read(&format!("fdinfo/{}", entry.file_name().display()));
+            info.starts_with(&at_end) && info.contains("FLOCK")
+        });
+        is_read && read("stat").rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    }
+
     /// Waits for its end, and gives what is left of stdout and stderr.
     pub(crate) fn end(mut self) -> (End, String, String) {
         let mut status = None;
@@ -185,14 +202,10 @@ pub(crate) fn opened(host: &Sandbox, running: Running) -> Running {
 /// The program, which has recorded what it grants to `owner`, keeps the lock, and cannot print it: its stdout
 /// is a pipe that is full. It was not when the program looked, before it waited for the lock.
 pub(crate) fn unheard(host: &Sandbox, line: &str, owner: u32) -> (Running, PipeReader) {
-    unheard_by(host, &mut host.program(line), owner)
-}
-
-/// The same, for a command that becomes the program.
-pub(crate) fn unheard_by(host: &Sandbox, command: &mut Command, owner: u32) -> (Running, PipeReader) {
+    let mut command = host.program(line);
     let lock = locked(&host.file());
     let (reader, mut writer) = pipe().unwrap();
-    let running = Running::with_stdout(command, writer.try_clone().unwrap().into());
+    let running = Running::with_stdout(&mut command, writer.try_clone().unwrap().into());
     let running = opened(host, running);
     let size = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).unwrap();
     // Exactly its size: `O_NONBLOCK` would be the program's too.

@@ -1,6 +1,7 @@
 //! A directory with a coordination file, processes that can own units, and the program run against them.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -126,23 +127,45 @@ pub(crate) fn dead_pid() -> u32 {
     Process::start().kill()
 }
 
-/// For tests that only root can run. They say aloud that they did not.
+/// A copy of the program, by another process: one that this process has open for writing, if only in a child
+/// that another test is about to start, cannot be executed.
+#[track_caller]
+pub(crate) fn install(path: &Path) {
+    let status =
+        std::process::Command::new("install").args(["-m", "755", PROGRAM]).arg(path).status().unwrap();
+    assert!(status.success(), "install failed");
+}
+
+/// Says aloud that a test did not run: what `eprintln!` prints is shown only if the test fails. Where the
+/// variable `NOTHING_SKIPS` is set, as in CI, the test fails.
+#[track_caller]
+#[expect(clippy::explicit_write, reason = "the test harness captures what eprintln! prints")]
+#[expect(clippy::disallowed_methods, reason = "it is the tests' variable, and not the program's")]
+pub(crate) fn skip(test: &str, why: &str) {
+    assert!(std::env::var_os("NOTHING_SKIPS").is_none(), "{test} would be skipped: {why}");
+    writeln!(std::io::stderr(), "SKIPPED {test}: {why}").unwrap();
+}
+
+/// For tests that only root can run.
 pub(crate) fn is_root(test: &str) -> bool {
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root {
-        eprintln!("SKIPPED {test}: it needs root");
+        skip(test, "it needs root");
     }
     is_root
 }
 
 /// For tests that mount something in a mount namespace of their own.
 pub(crate) fn may_mount(test: &str) -> bool {
+    if !is_root(test) {
+        return false;
+    }
     let directory = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new("unshare");
     command.args(["-m", "mount", "-t", "tmpfs", "none"]).arg(directory.path());
-    let may_mount = is_root(test) && command.output().unwrap().status.success();
-    if nix::unistd::geteuid().is_root() && !may_mount {
-        eprintln!("SKIPPED {test}: root may not mount here");
+    let may_mount = command.output().unwrap().status.success();
+    if !may_mount {
+        skip(test, "root may not mount here");
     }
     may_mount
 }

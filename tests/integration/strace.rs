@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use tempfile::NamedTempFile;
 
+use crate::sandbox::skip;
+
 /// A system call, by its name and the how manyth of that name it is in a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
@@ -15,12 +17,12 @@ pub(crate) struct Call {
     pub(crate) text: String,
 }
 
-/// Whether strace is there and may trace; where not, it is said aloud which test was skipped.
+/// Whether strace is there and may trace; where not, the test is skipped.
 pub(crate) fn is_there(test: &str) -> bool {
     let traced = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).output();
     let is_there = traced.is_ok_and(|output| output.status.success());
     if !is_there {
-        eprintln!("SKIPPED {test}: it needs strace, with the right to trace");
+        skip(test, "it needs strace, with the right to trace");
     }
     is_there
 }
