@@ -98,7 +98,7 @@ impl Request<'_> {
         let path = &self.options.file.coordination_file;
         let guard = context.guard(path);
         context.check_place(path, notes)?;
-        let mut ledger = Ledger::open(&context.host, path, owner.uid, context.deadline)?;
+        let ledger = Ledger::open(&context.host, path, owner.uid, context.deadline)?;
         let (units, mut change) = self.decide(context, owner, &ledger, notes)?;
         let answer = self.answer(&units)?;
         change.granted = self.assignments(context, owner, &units);
@@ -108,10 +108,10 @@ impl Request<'_> {
         }
         super::block_signals();
         guard.iter().for_each(|guard| guard.commits_for(owner.pid));
-        ledger.commit(&change)?;
+        let committed = ledger.commit(&change)?;
         guard.into_iter().for_each(Guard::call_off);
         // Under the lock still: what was not handed over is not recorded when the next caller reads.
-        context.stdout.write(&answer, context.deadline).map_err(|error| ledger.undo(&change, error))
+        context.stdout.write(&answer, context.deadline).map_err(|error| committed.undo(error))
     }
 
     fn decide(

@@ -12,34 +12,45 @@ pub(super) fn line(
     seen: &Seen,
     print: Print,
 ) -> Result<String, Error> {
-    let is_relative = seen.is_relative(inventory);
-    let word = |unit: &Unit| -> Result<String, Error> {
-        let device = &inventory.devices[unit.device];
-        match print {
-            // CUDA takes an instance by its UUID only.
-            Print::Index | Print::HostIndex | Print::Uuid if unit.instance.is_some() => {
-                let uuid = inventory.identity(unit).uuid.clone();
-                uuid.ok_or_else(|| lacks(inventory, device, "UUID of its instance"))
-            }
-            Print::Pci if unit.instance.is_some() => {
-                Err(lacks(inventory, device, "PCI address of its instance alone"))
-            }
-            Print::Index if is_relative => seen
-                .parts
-                .iter()
-                .position(|seen| *seen == Part::whole(unit.device))
-                .map(|position| position.to_string())
-                .ok_or_else(|| lacks(inventory, device, "place among the devices that the owner sees")),
-            Print::Index | Print::HostIndex => Ok(device.index.to_string()),
-            Print::Uuid => device.identity.uuid.clone().ok_or_else(|| lacks(inventory, device, "UUID")),
-            Print::Pci => match device.identity.pci {
-                Some(pci) => Ok(pci.to_string()),
-                None => Err(lacks(inventory, device, "PCI address")),
-            },
-        }
+    let relative = Some(seen).filter(|seen| seen.is_relative(inventory));
+    let word = |unit: &Unit| match unit.instance {
+        Some(_) => of_instance(inventory, unit, print),
+        None => of_device(inventory, unit.device, relative, print),
     };
     let words = units.iter().map(word).collect::<Result<Vec<String>, Error>>()?;
     Ok(words.join(",") + "\n")
+}
+
+/// CUDA takes an instance by its UUID only.
+fn of_instance(inventory: &Inventory, unit: &Unit, print: Print) -> Result<String, Error> {
+    let device = &inventory.devices[unit.device];
+    let uuid = inventory.identity(unit).uuid.clone();
+    match print {
+        Print::Index | Print::HostIndex | Print::Uuid => {
+            uuid.ok_or_else(|| lacks(inventory, device, "UUID of its instance"))
+        }
+        Print::Pci => Err(lacks(inventory, device, "PCI address of its instance alone")),
+    }
+}
+
+/// `relative`: how the owner counts, if not as the vendor's tool does.
+fn of_device(
+    inventory: &Inventory,
+    at: usize,
+    relative: Option<&Seen>,
+    print: Print,
+) -> Result<String, Error> {
+    let device = &inventory.devices[at];
+    let (word, what) = match (print, relative) {
+        (Print::Index, Some(seen)) => {
+            let position = seen.parts.iter().position(|seen| *seen == Part::whole(at));
+            (position.map(|position| position.to_string()), "place among the devices that the owner sees")
+        }
+        (Print::Index | Print::HostIndex, _) => (Some(device.index.to_string()), "index"),
+        (Print::Uuid, _) => (device.identity.uuid.clone(), "UUID"),
+        (Print::Pci, _) => (device.identity.pci.map(|pci| pci.to_string()), "PCI address"),
+    };
+    word.ok_or_else(|| lacks(inventory, device, what))
 }
 
 fn lacks(inventory: &Inventory, device: &Device, what: &str) -> Error {

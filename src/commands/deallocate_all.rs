@@ -33,7 +33,7 @@ pub(super) fn run(context: &Context<'_>, options: &DeallocateAll, notes: &mut No
 }
 
 /// How many assignments were released. Nothing is written if there are none.
-fn release(host: &Host, mut ledger: Ledger, found: &Found) -> Result<usize, Error> {
+fn release(host: &Host, ledger: Ledger, found: &Found) -> Result<usize, Error> {
     let record = ledger.record();
     let liveness = Liveness::new(host, ledger.facts());
     // No inventory is read, so no other boot is judged.

@@ -49,7 +49,15 @@ pub(crate) struct Ledger {
     facts: FileFacts,
     /// Whether all that is in the file is of an earlier boot, so that damage need not be heeded.
     is_outdated: bool,
+}
+
+/// A change that was written, under the lock still.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    ledger: Ledger,
     undo: Vec<plan::Write>,
+    /// Of the owner that was granted something.
+    pid: Option<u32>,
 }
 
 /// What the coordination file says, read without the right to change it.
@@ -108,7 +116,7 @@ impl Ledger {
             let is_outdated = is_outdated(host, &facts, &text);
             let text = ManuallyDrop::new(heed(text, path, is_outdated)?);
             let path = path.to_owned();
-            return Ok(Some(Ledger { file, path, text, facts, is_outdated, undo: Vec::new() }));
+            return Ok(Some(Ledger { file, path, text, facts, is_outdated }));
         }
     }
 
@@ -121,32 +129,20 @@ impl Ledger {
     }
 
     /// Writes a change. On failure nothing of its grant stays recorded.
-    pub(crate) fn commit(&mut self, change: &Change) -> Result<(), Error> {
+    ///
+    /// Takes the ledger: what was read before a change cannot be planned upon again after it.
+    pub(crate) fn commit(self, change: &Change) -> Result<Committed, Error> {
         let plan = plan::plan(&self.text, change, self.is_outdated);
-        self.put(&plan.clear)?;
-        if let Err(error) = self.grow(&plan.growth) {
-            return self.release_only(change, error);
+        let pid = change.granted.first().map(|granted| granted.owner.pid);
+        let committed = Committed { ledger: self, undo: plan.undo, pid };
+        let ledger = &committed.ledger;
+        ledger.put(&plan.clear)?;
+        if let Err(error) = ledger.grow(&plan.growth) {
+            return ledger.release_only(change, error).map(|()| committed);
         }
-        if let Err(error) = self.put(&plan.fill).and_then(|()| self.check_name()) {
-            return Err(self.undone(&plan.undo, change, error));
-        }
-        self.undo = plan.undo;
-        Ok(())
-    }
-
-    /// Takes the grant of the last commit back, since it could not be handed over for the reason `error`.
-    pub(crate) fn undo(&mut self, change: &Change, error: Error) -> Error {
-        let undo = std::mem::take(&mut self.undo);
-        self.undone(&undo, change, error)
-    }
-
-    fn undone(&self, undo: &[plan::Write], change: &Change, error: Error) -> Error {
-        match (self.put(undo), change.granted.first()) {
-            (Err(problem), Some(granted)) => {
-                let problem = format!("{}, and {}", error.chain(), problem.chain());
-                Error::NotUndone { pid: granted.owner.pid, problem }
-            }
-            _ => error,
+        match ledger.put(&plan.fill).and_then(|()| ledger.check_name()) {
+            Ok(()) => Ok(committed),
+            Err(error) => Err(committed.undo(error)),
         }
     }
 
@@ -204,6 +200,18 @@ impl Ledger {
         let flags = if append { OFlag::O_APPEND } else { OFlag::empty() };
         fcntl(&self.file, FcntlArg::F_SETFL(flags))?;
         Ok(())
+    }
+}
+
+impl Committed {
+    /// Takes the grant back, since it could not be handed over for the reason `error`.
+    pub(crate) fn undo(self, error: Error) -> Error {
+        match (self.ledger.put(&self.undo), self.pid) {
+            (Err(problem), Some(pid)) => {
+                Error::NotUndone { pid, problem: format!("{}, and {}", error.chain(), problem.chain()) }
+            }
+            _ => error,
+        }
     }
 }
 
