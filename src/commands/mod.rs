@@ -85,7 +85,8 @@ impl Context<'_> {
             search_path: self.surroundings.search_path(),
         };
         // The kernel's own files are read by ourselves, and there a driver that hangs keeps its readers.
-        let asks_a_driver = !matches!(options.source, Source::File(_) | Source::Simulated(_));
+        let asks_the_host = !matches!(options.source, Source::File(_) | Source::Simulated(_));
+        let asks_a_driver = asks_the_host && inventory::has_driver_files(&self.host);
         let _guard =
             asks_a_driver.then(|| self.watch("a driver, which does not answer; restart the host".to_owned()));
         inventory::read(&self.host, &settings, self.deadline, notes)

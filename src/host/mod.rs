@@ -19,11 +19,14 @@ pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod wrapper;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use mounts::Mounts;
+use process::Status;
 
 /// A host, named by the directory below which its `/proc`, `/sys` and `/dev` are.
 #[derive(Clone, Debug)]
@@ -42,6 +45,7 @@ struct Findings {
     boot_id: OnceLock<Option<String>>,
     began: OnceLock<Option<SystemTime>>,
     mounts: OnceLock<Option<Mounts>>,
+    statuses: RefCell<HashMap<u32, Status>>,
 }
 
 impl Host {

@@ -109,12 +109,22 @@ impl Host {
 
     /// Whether `pid` is a thread of a process with another pid.
     pub(crate) fn is_thread(&self, pid: u32) -> Result<bool, Error> {
-        Ok(self.status(pid)?.is_some_and(|status| status.leader != pid))
+        Ok(self.known_status(pid)?.is_some_and(|status| status.leader != pid))
     }
 
     /// The effective user id, if it can be read.
     pub(crate) fn uid(&self, pid: u32) -> Option<u32> {
-        self.status(pid).ok().flatten().map(|status| status.uid)
+        self.known_status(pid).ok().flatten().map(|status| status.uid)
+    }
+
+    /// Read once in a run: whether a living owner is a thread, and whose it is, is asked one after the other.
+    fn known_status(&self, pid: u32) -> Result<Option<Status>, Error> {
+        if let Some(status) = self.found.statuses.borrow().get(&pid) {
+            return Ok(Some(status.clone()));
+        }
+        let status = self.status(pid)?;
+        self.found.statuses.borrow_mut().extend(status.clone().map(|status| (pid, status)));
+        Ok(status)
     }
 
     /// Every process that `/proc` lists.

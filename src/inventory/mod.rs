@@ -31,6 +31,7 @@ mod sysfs;
 mod text;
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -75,6 +76,12 @@ pub(crate) fn read(
     }
     notes.detail(answered(&source, devices.len(), since));
     Ok(Inventory { source, devices, tells_instances: true })
+}
+
+/// Whether a driver's files are there, which would be read in our own process.
+pub(crate) fn has_driver_files(host: &Host) -> bool {
+    let is_there = |path: PathBuf| fs::symlink_metadata(path).is_ok();
+    is_there(host.proc("driver/nvidia")) || is_there(host.sys("class/kfd"))
 }
 
 fn answered(source: &str, count: usize, since: Instant) -> String {
