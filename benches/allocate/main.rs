@@ -20,6 +20,7 @@ const ROUNDS: usize = 200;
 
 fn main() {
     let files = Files::new();
+    files.installed(Path::new(PROGRAM));
     files.write_record("");
     run(&mut allocate(&files, "simulated:8"));
     println!("peak memory of an allocation from simulated:8: at most {} KiB\n", peak_kib());
@@ -36,7 +37,7 @@ fn main() {
 }
 
 fn allocate(files: &Files, source: &str) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(files.path("installed/gpu-coord"));
     command.env_clear().args(["1", "--enable-coordination-mode", "--source", source, "--coordination-file"]);
     command.arg(files.record());
     command

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::Host;
+use super::process::Process;
 use crate::assignment::{Assignment, Doubt, Owner, Standing};
 
 /// The steps in which file systems keep times, and `btime` is counted in whole seconds.
@@ -166,14 +167,16 @@ impl<'a> Liveness<'a> {
 
     /// A line of the script has only a pid: the file's own time tells whether it is a later process's by now.
     fn by_pid(&self, pid: u32) -> Standing {
-        let is_later = || {
-            let process = self.host.process(pid).ok().flatten();
-            process.and_then(|process| process.start).is_some_and(|start| self.is_later_than_the_file(start))
-        };
-        if self.file.is_of_an_earlier_boot(self.host) || is_later() {
-            Standing::Dead
-        } else {
-            self.here(pid, None)
+        if self.file.is_of_an_earlier_boot(self.host) {
+            return Standing::Dead;
+        }
+        let is_later =
+            |process: &Process| process.start.is_some_and(|start| self.is_later_than_the_file(start));
+        match self.host.process(pid) {
+            Err(_) => Standing::Doubtful(Doubt::Unreadable),
+            Ok(None) => Standing::Dead,
+            Ok(Some(process)) if process.is_dead() || is_later(&process) => Standing::Dead,
+            Ok(Some(_)) => self.unless_a_thread(pid),
         }
     }
 
