@@ -19,6 +19,7 @@ mod amd_smi;
 mod answer;
 mod auto;
 mod distinct;
+mod driver_root;
 mod file;
 mod nvidia_smi;
 mod nvml;

@@ -13,7 +13,7 @@
 //! The stock script is run out of the fetched archive, never from a copy of ours. Figures that depend on
 //! its luck are printed and not asserted; ours are always asserted.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests panic as tests do")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what a test calls panics as a test does")]
 
 mod beside;
 mod cache;

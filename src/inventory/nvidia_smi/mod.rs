@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::device::{Device, PciAddress};
 use crate::host::{Host, child};
 use crate::inventory::answer::{Answer, PERSISTENCE, Silence};
-use crate::inventory::{Settings, nvml, procfs};
+use crate::inventory::{Settings, driver_root, procfs};
 
 pub(super) use status::{UNNAMED, cause};
 
@@ -55,7 +55,7 @@ fn command(settings: &Settings) -> Result<Command, Silence> {
 fn below(root: &Path) -> Result<(PathBuf, Option<PathBuf>), Silence> {
     let mut places = TOOL_DIRECTORIES.iter().map(|directory| root.join(directory).join(TOOL));
     match places.find(|path| path.exists()) {
-        Some(tool) => Ok((tool, nvml::below(root))),
+        Some(tool) => Ok((tool, driver_root::below(root))),
         None => Err(Silence::Absent(format!("no {TOOL} below the driver root {}", root.display()))),
     }
 }

@@ -7,26 +7,13 @@ use std::path::{Path, PathBuf};
 use crate::host::Host;
 use crate::inventory::Settings;
 use crate::inventory::answer::Silence;
+use crate::inventory::driver_root::{NAME, below};
 use crate::inventory::source::{Probe, Source};
 
 /// NVIDIA, as a PCI vendor.
 const NVIDIA: &str = "0x10de";
 /// The PCI class of what computes and draws; NVIDIA has made bridges and network cards too.
 const DISPLAY: &str = "0x03";
-const NAME: &str = "libnvidia-ml.so.1";
-/// Below the root of a driver, or of this machine; those of 64 bits first. The last but two is WSL's, where the
-/// kernel has no driver of NVIDIA's.
-const DIRECTORIES: [&str; 9] = [
-    "usr/lib64",
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "lib64",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-    "usr/lib/wsl/lib",
-    "usr/lib",
-    "lib",
-];
 
 /// The library that the child is to open; `None` for the one that its loader finds by name.
 pub(super) fn find(host: &Host, settings: &Settings) -> Result<Option<PathBuf>, Silence> {
@@ -68,14 +55,10 @@ fn driver(host: &Host) -> PathBuf {
     host.proc("driver/nvidia")
 }
 
-/// NVML's library below the root of a driver.
-pub(in crate::inventory) fn below(root: &Path) -> Option<PathBuf> {
-    DIRECTORIES.iter().map(|directory| root.join(directory).join(NAME)).find(|path| path.exists())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inventory::driver_root::DIRECTORIES;
 
     fn settings(source: &str, driver_root: Option<&Path>) -> Settings {
         Settings {

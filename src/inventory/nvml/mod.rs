@@ -22,7 +22,6 @@ use crate::inventory::{Settings, procfs};
 use crate::notes::Notes;
 
 use card::Card;
-pub(super) use library::below;
 
 const CHILD: Embedded = Embedded { name: "gpu-coord-nvml", bytes: include_bytes!(env!("NVML_CHILD")) };
 
