@@ -226,6 +226,8 @@ impl Part {
 pub(crate) struct Inventory {
     /// The source that answered, as `--source` names it.
     pub(crate) source: String,
+    /// Of the kernel driver, as NVIDIA writes it.
+    pub(crate) driver_version: Option<String>,
     pub(crate) devices: Vec<Device>,
     /// Whether the source would have told that a device is divided into instances.
     pub(crate) tells_instances: bool,

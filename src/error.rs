@@ -41,6 +41,12 @@ pub(crate) enum Error {
     /// The owner cannot be told, or has changed.
     #[error("{0}")]
     Owner(String),
+    /// Isolation was asked for and is not in force; nothing is recorded, and everything is as it was.
+    #[error("{0}")]
+    Isolation(String),
+    /// What is asked for may not be had, whatever is free.
+    #[error("{0}")]
+    Refused(String),
     /// The answer could not be printed, so nothing stays recorded.
     #[error("cannot write the answer to standard output")]
     Output(#[source] io::Error),
@@ -65,6 +71,8 @@ impl Error {
             Error::Usage(_) => Exit::Usage,
             Error::NotEnough(_) => Exit::NotEnough,
             Error::Deadline { .. } => Exit::Deadline,
+            Error::Isolation(_) => Exit::Isolation,
+            Error::Refused(_) => Exit::Refused,
             Error::Malformed { .. }
             | Error::File { .. }
             | Error::Io { .. }

@@ -13,6 +13,10 @@ pub(crate) enum Exit {
     Deadline = 3,
     /// The host is not as this program needs it: an operator must look.
     Host = 4,
+    /// Isolation was asked for and could not be put in force and proven: an operator must look.
+    Isolation = 5,
+    /// Refused by policy: the caller asks for what it may not have.
+    Refused = 6,
 }
 
 impl From<Exit> for std::process::ExitCode {

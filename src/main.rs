@@ -1,6 +1,7 @@
 //! `gpu-coord` hands the GPUs of a Linux host to processes, so that no GPU is held by two of them.
 
 mod assignment;
+mod cgroup;
 mod cli;
 mod commands;
 mod coordination;

@@ -192,7 +192,7 @@ mod tests {
         let instance = |uuid: &str| Instance { uuid: Some(uuid.to_owned()), ..Instance::default() };
         devices[3].instances = Some(vec![instance("MIG-e1"), instance("MIG-f2")]);
         devices[4].identity.id = Some("7-5".to_owned());
-        Inventory { source: "test".to_owned(), devices, tells_instances: true }
+        Inventory { source: "test".to_owned(), driver_version: None, devices, tells_instances: true }
     }
 
     /// The units that are selected: the index, and of an instance its place.
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_large_host_is_not_listed_whole() {
         let devices = (0..1000).map(|index| Device::new(index, Identity::default())).collect();
-        let host = Inventory { source: "test".to_owned(), devices, tells_instances: true };
+        let host = Inventory { source: "test".to_owned(), driver_version: None, devices, tells_instances: true };
         let list: List = "x".parse().unwrap();
         assert_eq!(
             Selection::of(&host, Some(&list), None).unwrap_err(),

@@ -130,7 +130,7 @@ mod tests {
         let mut devices: Vec<Device> = (0..).zip(uuids).map(device).collect();
         let instance = |uuid: &str| Instance { uuid: Some(format!("MIG-{uuid}")), ..Instance::default() };
         devices[3].instances = Some(vec![instance("e1"), instance("f2")]);
-        Inventory { source: "test".to_owned(), devices, tells_instances: true }
+        Inventory { source: "test".to_owned(), driver_version: None, devices, tells_instances: true }
     }
 
     fn instance(at: usize) -> Part {

@@ -16,6 +16,8 @@ pub(crate) struct Surroundings {
     pub(crate) service: Service,
     /// The variables that hide devices.
     pub(crate) visible: Variables,
+    /// The PATH that was inherited.
+    pub(crate) path: Option<OsString>,
     /// Run with another user's rights (AT_SECURE): nothing that its caller could set is believed.
     pub(crate) is_privileged: bool,
 }
@@ -46,11 +48,13 @@ impl Environment {
             let (_, value) = pairs.iter().find(|(other, _)| other == name && !is_privileged)?;
             Some(value.to_string_lossy().into_owned())
         };
+        let path = pairs.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         Environment {
             variables: pairs.iter().filter_map(|(name, value)| Variable::new(name, value)).collect(),
             surroundings: Surroundings {
                 service: Service::from_environment(value),
                 visible: Variables::from_environment(value),
+                path,
                 is_privileged,
             },
         }

@@ -83,6 +83,7 @@ impl Context<'_> {
             vendor: options.vendor,
             driver_root: options.driver_root.clone(),
             search_path: self.surroundings.search_path(),
+            inherited_path: self.surroundings.path.clone(),
         };
         // The kernel's own files are read by ourselves, and there a driver that hangs keeps its readers.
         let asks_the_host = !matches!(options.source, Source::File(_) | Source::Simulated(_));

@@ -14,6 +14,7 @@ pub(crate) mod holder;
 pub(crate) mod liveness;
 pub(crate) mod mounts;
 pub(crate) mod namespace;
+pub(crate) mod node;
 pub(crate) mod owner;
 pub(crate) mod process;
 pub(crate) mod program;

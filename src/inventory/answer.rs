@@ -16,6 +16,7 @@ pub(super) const PERSISTENCE: &str = "without persistence mode the driver starts
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) devices: Vec<Device>,
+    pub(super) driver_version: Option<String>,
     /// One line each, of what should be looked at although the answer holds.
     pub(super) warnings: Vec<String>,
     /// Whether it would have been told that a device is divided into instances.

@@ -21,6 +21,7 @@ mod auto;
 mod distinct;
 mod driver_root;
 mod file;
+mod health;
 mod nvidia_smi;
 mod nvml;
 mod probe;
@@ -30,6 +31,7 @@ mod simulated;
 mod source;
 mod sysfs;
 mod text;
+mod tool;
 
 use std::ffi::OsString;
 use std::fs;
@@ -55,6 +57,16 @@ pub(crate) struct Settings {
     /// Where vendors' tools are looked up, and all that they get as environment; `None` is our own
     /// environment. Set when we run with raised privilege, since the caller chose ours.
     pub(crate) search_path: Option<OsString>,
+    /// The PATH of our own environment.
+    pub(crate) inherited_path: Option<OsString>,
+}
+
+#[cfg(test)]
+impl Settings {
+    /// Of a call that names no more than its source.
+    fn of(source: Source) -> Settings {
+        Settings { source, vendor: None, driver_root: None, search_path: None, inherited_path: None }
+    }
 }
 
 /// The devices of `host`; at least one.
@@ -76,7 +88,7 @@ pub(crate) fn read(
         return Err(Error::Inventory(format!("source {source} has no device")));
     }
     notes.detail(answered(&source, devices.len(), since));
-    Ok(Inventory { source, devices, tells_instances: true })
+    Ok(Inventory { source, driver_version: None, devices, tells_instances: true })
 }
 
 /// Whether a driver's files are there, which would be read in our own process.
@@ -98,8 +110,7 @@ mod tests {
     use super::*;
 
     fn inventory(source: &str) -> Result<Inventory, Error> {
-        let settings =
-            Settings { source: source.parse().unwrap(), vendor: None, driver_root: None, search_path: None };
+        let settings = Settings::of(source.parse().unwrap());
         let deadline = Deadline::after(Duration::from_secs(60));
         read(&Host::new(Path::new("/nonexistent")), &settings, deadline, &mut Notes::default())
     }

@@ -87,8 +87,8 @@ fn accept(probe: Probe, found: Found, silent: &[(Probe, Silence)], notes: &mut N
         notes.warn(format!("devices are read from {source}, since {} failed: {why}{cure}", failed.name()));
     }
     notes.warnings.extend(found.warnings);
-    let Found { devices, tells_instances, .. } = found;
-    Inventory { source: source.to_owned(), devices, tells_instances }
+    let Found { devices, driver_version, tells_instances, .. } = found;
+    Inventory { source: source.to_owned(), driver_version, devices, tells_instances }
 }
 
 /// Why there is no inventory: too slow before broken, and broken before "there is no device", since a
@@ -171,7 +171,12 @@ mod tests {
     fn only_a_source_that_failed_is_warned_of() {
         let warnings = |silence| {
             let mut notes = Notes::default();
-            let found = Found { devices: Vec::new(), warnings: Vec::new(), tells_instances: true };
+            let found = Found {
+                devices: Vec::new(),
+                driver_version: None,
+                warnings: Vec::new(),
+                tells_instances: true,
+            };
             accept(Probe::Procfs, found, &[(Probe::NvidiaSmi, silence)], &mut notes);
             notes.warnings
         };

@@ -91,7 +91,7 @@ mod tests {
         let mut devices = vec![device(0, "GPU-0"), device(1, "GPU-1")];
         let instance = |uuid: &str| Instance { uuid: Some(uuid.to_owned()), ..Instance::default() };
         devices[0].instances = Some(vec![instance("MIG-a"), instance("MIG-b")]);
-        Inventory { source: "test".to_owned(), devices, tells_instances: true }
+        Inventory { source: "test".to_owned(), driver_version: None, devices, tells_instances: true }
     }
 
     #[test]

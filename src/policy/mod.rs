@@ -140,7 +140,7 @@ mod tests {
             ..Device::new(u32::try_from(index).unwrap(), name(&format!("GPU-{index}")))
         };
         Inventory {
-            source: "test".to_owned(),
+            source: "test".to_owned(), driver_version: None,
             devices: sick.iter().enumerate().map(device).collect(),
             tells_instances: true,
         }

@@ -98,7 +98,7 @@ mod tests {
             ..Device::new(index, Identity::default())
         };
         let devices = (0..).zip(ids).map(device).collect();
-        Inventory { source: "sysfs".to_owned(), devices, tells_instances: true }
+        Inventory { source: "sysfs".to_owned(), driver_version: None, devices, tells_instances: true }
     }
 
     fn seen(rocr: Option<&str>, hip: Option<&str>, cuda: Option<&str>) -> Vec<usize> {

@@ -61,12 +61,7 @@ mod tests {
     use crate::inventory::driver_root::DIRECTORIES;
 
     fn settings(source: &str, driver_root: Option<&Path>) -> Settings {
-        Settings {
-            source: source.parse().unwrap(),
-            vendor: None,
-            driver_root: driver_root.map(Path::to_owned),
-            search_path: None,
-        }
+        Settings { driver_root: driver_root.map(Path::to_owned), ..Settings::of(source.parse().unwrap()) }
     }
 
     #[test]
