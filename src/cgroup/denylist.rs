@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::device::{Inventory, Part, Unit};
+use crate::device::{Inventory, Unit};
 use crate::host::node::{Access, Capability, NodeNumber};
 
 /// NVIDIA's cards have the minors below; 254 is modeset, 255 nvidiactl.
@@ -41,7 +41,8 @@ impl Denylist {
     }
 
     pub(crate) fn denies(&self, number: NodeNumber) -> bool {
-        let holds = |span: &Span| span.major == number.major && (span.first..=span.last).contains(&number.minor);
+        let holds =
+            |span: &Span| span.major == number.major && (span.first..=span.last).contains(&number.minor);
         self.spans.iter().any(holds)
     }
 
@@ -50,5 +51,288 @@ impl Denylist {
         self.spans
             .iter()
             .flat_map(|span| (span.first..=span.last).map(|minor| NodeNumber { major: span.major, minor }))
+    }
+}
+
+/// What a group is to deny and to allow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rules {
+    pub(crate) denied: Denylist,
+    /// What has to open: none of it is denied.
+    pub(crate) granted: BTreeSet<NodeNumber>,
+}
+
+/// What is known of the nodes of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nodes {
+    /// The major of NVIDIA's cards, if the inventory is of them.
+    pub(crate) cards: Option<u32>,
+    /// The major of NVIDIA's capability nodes, and what each opens.
+    pub(crate) capabilities: Option<(u32, Vec<Capability>)>,
+    /// Those of each device, in the order of the inventory.
+    pub(crate) devices: Vec<BTreeSet<NodeNumber>>,
+}
+
+impl Nodes {
+    /// For whoever is given `granted`; or why they cannot be told.
+    pub(crate) fn rules(&self, inventory: &Inventory, granted: &[Unit]) -> Result<Rules, String> {
+        Ok(Rules { denied: self.denied_to(inventory, granted)?, granted: self.given(granted) })
+    }
+
+    /// For whoever is given nothing, as far as nodes are known.
+    pub(crate) fn rules_of_orphans(&self, inventory: &Inventory) -> Rules {
+        let capabilities = self.capabilities_denied_to(inventory, &[]).unwrap_or_default();
+        let denied = Denylist::of(self.of_gpus().into_iter().chain(capabilities));
+        Rules { denied, granted: BTreeSet::new() }
+    }
+
+    fn denied_to(&self, inventory: &Inventory, granted: &[Unit]) -> Result<Denylist, String> {
+        self.check_all_known(inventory)?;
+        let given = self.given(granted);
+        let is_given = |device: usize| granted.iter().any(|unit| unit.device == device);
+        let shared = (0..self.devices.len()).find(|at| !is_given(*at) && self.devices[*at].is_subset(&given));
+        if let Some(at) = shared {
+            let index = inventory.devices[at].index;
+            return Err(format!("device {index} has no node of its own, so that it cannot be denied alone"));
+        }
+        let mut denied = self.of_gpus();
+        denied.retain(|number| !given.contains(number));
+        denied.extend(self.capabilities_denied_to(inventory, granted)?);
+        Ok(Denylist::of(denied))
+    }
+
+    /// The nodes of the devices of `granted`.
+    fn given(&self, granted: &[Unit]) -> BTreeSet<NodeNumber> {
+        granted.iter().flat_map(|unit| self.devices[unit.device].iter().copied()).collect()
+    }
+
+    fn check_all_known(&self, inventory: &Inventory) -> Result<(), String> {
+        let Some(at) = self.devices.iter().position(BTreeSet::is_empty) else { return Ok(()) };
+        let (index, source) = (inventory.devices[at].index, &inventory.source);
+        Err(format!(
+            "source {source} and the kernel tell no device node of device {index} (on WSL and for simulated devices \
+             there is none), so that it can neither be given nor denied"
+        ))
+    }
+
+    /// NVIDIA's cards whether they are there or not, and every device of the inventory.
+    fn of_gpus(&self) -> BTreeSet<NodeNumber> {
+        let cards = self.cards.into_iter();
+        let cards = cards.flat_map(|major| (0..=LAST_CARD).map(move |minor| NodeNumber { major, minor }));
+        cards.chain(self.devices.iter().flatten().copied()).collect()
+    }
+
+    /// Of cards that are divided: every instance that could be made but those granted, and the making of
+    /// instances.
+    fn capabilities_denied_to(
+        &self,
+        inventory: &Inventory,
+        granted: &[Unit],
+    ) -> Result<Vec<NodeNumber>, String> {
+        let given =
+            granted.iter().filter_map(|unit| instance(inventory, unit)).collect::<Result<Vec<_>, _>>()?;
+        let Some((major, capabilities)) = &self.capabilities else {
+            let problem = "the kernel tells no node of MIG instances (`nvidia-caps` in /proc/devices), so that they \
+                           cannot be kept apart";
+            return if given.is_empty() { Ok(Vec::new()) } else { Err(problem.to_owned()) };
+        };
+        let divided = inventory.devices.iter().filter(|device| device.instances.is_some());
+        let divided: BTreeSet<u32> = divided.filter_map(|device| device.minor).collect();
+        let is_denied = |capability: &&Capability| match capability.access {
+            Access::Configure => true,
+            Access::Monitor => false,
+            Access::Instance { card, .. } => {
+                divided.contains(&card) && !given.iter().any(|given| given.is_opened_by(capability.access))
+            }
+        };
+        let denied = capabilities.iter().filter(is_denied);
+        Ok(denied.map(|capability| NodeNumber { major: *major, minor: capability.minor }).collect())
+    }
+}
+
+/// An instance as the driver numbers it.
+#[derive(Clone, Copy, Debug)]
+struct Numbered {
+    card: u32,
+    gpu_instance: u32,
+    compute_instance: u32,
+}
+
+impl Numbered {
+    fn is_opened_by(&self, access: Access) -> bool {
+        let Access::Instance { card, gpu_instance, compute_instance } = access else { return false };
+        (card, gpu_instance) == (self.card, self.gpu_instance)
+            && compute_instance.is_none_or(|number| number == self.compute_instance)
+    }
+}
+
+/// `None` for a whole device.
+fn instance(inventory: &Inventory, unit: &Unit) -> Option<Result<Numbered, String>> {
+    let device = &inventory.devices[unit.device];
+    let instance = device.instances.as_ref()?.get(unit.instance?)?;
+    let numbered = device.minor.zip(instance.gpu_instance).zip(instance.compute_instance);
+    let numbered = numbered.map(|((card, gpu_instance), compute_instance)| Numbered {
+        card,
+        gpu_instance,
+        compute_instance,
+    });
+    Some(numbered.ok_or_else(|| {
+        format!(
+            "source {} does not tell the instance numbers of {}, so that it cannot be kept apart from its neighbours",
+            inventory.source,
+            instance.uuid.as_deref().unwrap_or("an instance")
+        )
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Device, Identity, Instance};
+
+    fn number(text: &str) -> NodeNumber {
+        text.parse().unwrap()
+    }
+
+    fn numbers(text: &[&str]) -> BTreeSet<NodeNumber> {
+        text.iter().map(|text| number(text)).collect()
+    }
+
+    fn shown(denied: &Denylist) -> String {
+        let span = |span: &Span| match (span.major, span.first, span.last) {
+            (major, first, last) if first == last => format!("{major}:{first}"),
+            (major, first, last) => format!("{major}:{first}-{last}"),
+        };
+        denied.spans.iter().map(span).collect::<Vec<_>>().join(" ")
+    }
+
+    fn inventory(devices: Vec<Device>) -> Inventory {
+        Inventory { source: "nvml".to_owned(), driver_version: None, devices, tells_instances: true }
+    }
+
+    fn cards(minors: &[u32]) -> Inventory {
+        let device = |(index, minor): (u32, &u32)| Device {
+            minor: Some(*minor),
+            ..Device::new(index, Identity::default())
+        };
+        inventory((0..).zip(minors).map(device).collect())
+    }
+
+    fn unit(device: usize) -> Unit {
+        Unit { device, instance: None, slot: None }
+    }
+
+    fn nvidia(minors: &[u32]) -> Nodes {
+        let own = |minor: &u32| BTreeSet::from([NodeNumber { major: 195, minor: *minor }]);
+        Nodes { cards: Some(195), capabilities: None, devices: minors.iter().map(own).collect() }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn every_card_is_denied_but_those_granted_also_one_that_is_not_there() {
+        for (minors, granted, denied) in [
+            (&[0, 1, 2][..], &[1][..],    "195:0 195:2-253"),
+            (&[0, 1, 2],     &[0],        "195:1-253"),
+            (&[2, 0],        &[0],        "195:0-1 195:3-253"),
+            (&[0, 1],        &[0, 1],     "195:2-253"),
+            (&[253],         &[0],        "195:0-252"),
+            (&[0],           &[],         "195:0-253"),
+        ] {
+            let granted: Vec<Unit> = granted.iter().map(|at| unit(*at)).collect();
+            let denylist = nvidia(minors).denied_to(&cards(minors), &granted).unwrap();
+            assert_eq!(shown(&denylist), denied, "{minors:?} {granted:?}");
+            assert!(!denylist.denies(number("195:254")) && !denylist.denies(number("195:255")));
+        }
+    }
+
+    #[test]
+    fn the_graphics_nodes_of_the_others_are_denied_and_no_display() {
+        let nodes = Nodes {
+            devices: vec![numbers(&["226:1", "226:128"]), numbers(&["226:2", "226:129"])],
+            ..Nodes::default()
+        };
+        let denylist = nodes.denied_to(&cards(&[128, 129]), &[unit(0)]).unwrap();
+        assert_eq!(shown(&denylist), "226:2 226:129");
+        assert!(!denylist.denies(number("226:0")), "a card that is no device of the inventory");
+    }
+
+    #[test]
+    fn a_device_without_a_node_of_its_own_is_no_isolation() {
+        let unknown = Nodes { devices: vec![numbers(&["195:0"]), BTreeSet::new()], ..Nodes::default() };
+        let refused = unknown.denied_to(&cards(&[0, 1]), &[unit(0)]).unwrap_err();
+        assert!(
+            refused.starts_with("source nvml and the kernel tell no device node of device 1 "),
+            "{refused}"
+        );
+        assert_eq!(
+            shown(&unknown.rules_of_orphans(&cards(&[0, 1])).denied),
+            "195:0",
+            "what is known is denied to orphans"
+        );
+        let shared = Nodes { devices: vec![numbers(&["1:7"]), numbers(&["1:7"])], ..Nodes::default() };
+        let refused = shared.denied_to(&cards(&[0, 1]), &[unit(0)]).unwrap_err();
+        assert_eq!(refused, "device 1 has no node of its own, so that it cannot be denied alone");
+    }
+
+    /// Two cards, minors 3 and 0; the first is divided into instances 1/0, 1/1 and 2/0.
+    fn divided() -> (Inventory, Nodes) {
+        let mut inventory = cards(&[3, 0]);
+        let instance = |gpu_instance, compute_instance| Instance {
+            gpu_instance: Some(gpu_instance),
+            compute_instance: Some(compute_instance),
+            ..Instance::default()
+        };
+        inventory.devices[0].instances = Some(vec![instance(1, 0), instance(1, 1), instance(2, 0)]);
+        let access =
+            |card, gpu_instance, compute_instance| Access::Instance { card, gpu_instance, compute_instance };
+        let list = [
+            Access::Configure,
+            Access::Monitor,
+            access(3, 1, None),
+            access(3, 1, Some(0)),
+            access(3, 1, Some(1)),
+            access(3, 2, None),
+            access(3, 2, Some(0)),
+            access(0, 1, None),
+        ];
+        let list = (1..).zip(list).map(|(minor, access)| Capability { minor, access }).collect();
+        (inventory, Nodes { capabilities: Some((508, list)), ..nvidia(&[3, 0]) })
+    }
+
+    #[test]
+    fn of_a_divided_card_only_the_granted_instance_opens() {
+        let (inventory, nodes) = divided();
+        let of = |instance| Unit { device: 0, instance: Some(instance), slot: None };
+        let denied = |granted: &[Unit]| shown(&nodes.denied_to(&inventory, granted).unwrap());
+        assert_eq!(denied(&[of(1)]), "195:0-2 195:4-253 508:1 508:4 508:6-7");
+        assert_eq!(denied(&[of(0), of(2)]), "195:0-2 195:4-253 508:1 508:5");
+        assert_eq!(denied(&[unit(1)]), "195:1-253 508:1 508:3-7");
+    }
+
+    #[test]
+    fn an_instance_whose_node_is_unknown_is_no_isolation() {
+        let (mut inventory, mut nodes) = divided();
+        let of_first = Unit { device: 0, instance: Some(0), slot: None };
+        nodes.capabilities = None;
+        let refused = nodes.denied_to(&inventory, &[of_first]).unwrap_err();
+        assert!(refused.starts_with("the kernel tells no node of MIG instances"), "{refused}");
+        inventory.devices[0].instances = Some(vec![Instance::default()]);
+        let refused = nodes.denied_to(&inventory, &[of_first]).unwrap_err();
+        assert!(
+            refused.starts_with("source nvml does not tell the instance numbers of an instance"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn spans_are_in_order_and_apart() {
+        let denylist = Denylist::of(["1:3", "1:1", "1:2", "0:9", "1:5"].map(number));
+        assert_eq!(shown(&denylist), "0:9 1:1-3 1:5");
+        assert_eq!(denylist.numbers().count(), 5);
+        assert!(
+            denylist.denies(number("1:2"))
+                && !denylist.denies(number("1:4"))
+                && !denylist.denies(number("2:2"))
+        );
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub(crate) use environment::Surroundings;
 pub(crate) use options::{
-    Allocation, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Print, SelectionOptions,
+    Allocation, Cgroup, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Print, SelectionOptions,
     SourceOptions, Status,
 };
 pub(crate) use output::Stdout;

@@ -150,6 +150,9 @@ pub(crate) struct Allocation {
     pub(crate) print: Print,
     #[command(flatten)]
     pub(crate) selection: SelectionOptions,
+    /// Let the owner open only what it is given: v1, v2, either (no value), or best-effort
+    #[arg(long, value_name = "HOW", require_equals = true, num_args = 0..=1, default_missing_value = "any", hide_possible_values = true)]
+    pub(crate) cgroup: Option<Cgroup>,
     /// Pass over CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES
     #[arg(long)]
     pub(crate) ignore_visible_devices: bool,
@@ -235,4 +238,18 @@ pub(crate) enum Print {
     HostIndex,
     Uuid,
     Pci,
+}
+
+/// How an owner is kept to what it is given.
+///
+/// As a flag of the environment it can also be 1 or 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Cgroup {
+    #[value(aliases = ["1", "true", "yes"])]
+    Any,
+    V1,
+    V2,
+    BestEffort,
+    #[value(aliases = ["0", "false"])]
+    No,
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
 use super::kin::Kin;
+use super::remains::Remains;
 use crate::assignment::{Owner, Record, Standing};
 use crate::device::{Health, Inventory, Unit};
 use crate::error::Error;
@@ -20,6 +21,7 @@ pub(super) struct Choice<'a> {
     pub(super) requester: Option<&'a Owner>,
     /// `None`: who computes on a device is not considered.
     pub(super) kin: Option<&'a Kin<'a>>,
+    pub(super) remains: &'a Remains<'a>,
 }
 
 impl Choice<'_> {
@@ -40,6 +42,7 @@ impl Choice<'_> {
             occupancy: self.occupancy,
             standing: self.standing,
             is_in_use: &|device| !others(device).is_empty(),
+            has_orphans: &|position| self.remains.has_orphans(position),
         };
         let units = situation.grant(request)?;
         for device in units.iter().map(|unit| unit.device).collect::<BTreeSet<usize>>() {

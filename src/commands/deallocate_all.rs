@@ -1,7 +1,9 @@
 //! `gpu-coord deallocateAll`.
 
 use super::Context;
+use super::remains::Remains;
 use crate::assignment::{Assignment, Record, Standing};
+use crate::cgroup::Group;
 use crate::cli::DeallocateAll;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::settle;
@@ -25,7 +27,7 @@ pub(super) fn run(context: &Context<'_>, options: &DeallocateAll, notes: &mut No
     };
     let ledger = Ledger::open_existing(&context.host, path, uid, context.deadline)?;
     let released = match ledger {
-        Some(ledger) => release(&context.host, ledger, &found)?,
+        Some(ledger) => release(context, ledger, &found, notes)?,
         None => 0,
     };
     notes.detail(format!("{} given back", policy::units(released as u128)));
@@ -33,12 +35,15 @@ pub(super) fn run(context: &Context<'_>, options: &DeallocateAll, notes: &mut No
 }
 
 /// How many assignments were released. Nothing is written if there are none.
-fn release(host: &Host, ledger: Ledger, found: &Found) -> Result<usize, Error> {
+fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Notes) -> Result<usize, Error> {
+    let host = &context.host;
     let record = ledger.record();
     let liveness = Liveness::new(host, ledger.facts());
     // No inventory is read, so no other boot is judged.
     let standing = |position: usize| liveness.standing(&record.assignments[position], false);
-    let released = of(host, record, found, &standing);
+    let mut released = of(host, record, found, &standing);
+    super::block_signals();
+    free(context, record, &mut released, &standing, notes)?;
     if released.is_empty() {
         return Ok(0);
     }
@@ -47,9 +52,33 @@ fn release(host: &Host, ledger: Ledger, found: &Found) -> Result<usize, Error> {
     change.stale.retain(|position| !released.contains(position));
     change.settled.retain(|(position, _)| !released.contains(position));
     change.released = released;
-    super::block_signals();
     ledger.commit(&change)?;
     Ok(change.released.len())
+}
+
+/// Before the record forgets them, the control groups of what is released are undone: the living go back to where
+/// they were. What descendants of a dead owner may have open stays recorded.
+fn free(
+    context: &Context<'_>,
+    record: &Record,
+    released: &mut Vec<usize>,
+    standing: &dyn Fn(usize) -> Standing,
+    notes: &mut Notes,
+) -> Result<(), Error> {
+    let remains = Remains::of(&context.host, record);
+    let mut kept = Vec::new();
+    for position in released.iter().copied() {
+        if standing(position) == Standing::Dead {
+            if remains.has_orphans(position) {
+                kept.push(position);
+            }
+        } else if let Some(group) = &record.assignments[position].cgroup {
+            Group::recorded(&context.host, &record.assignments[position].owner, group)?
+                .dissolve(context.deadline)?;
+        }
+    }
+    released.retain(|position| !kept.contains(position));
+    Ok(())
 }
 
 /// Positions of what `found` holds.

@@ -36,7 +36,7 @@ fn as_json(
     let mut fields = Map::new();
     fields.insert("source".to_owned(), json!(inventory.source));
     fields.insert("devices".to_owned(), json!(devices));
-    json::document(&context.host, fields, notes)
+    json::document(&context.host, inventory, fields, notes)
 }
 
 fn as_table(shown: &[(usize, &Device)]) -> String {

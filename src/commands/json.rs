@@ -12,22 +12,28 @@ use crate::notes::Notes;
 const VERSION: u32 = 1;
 
 /// What both `status` and `devices` begin and end with; `fields` goes between.
-pub(super) fn document(host: &Host, fields: Map<String, Value>, notes: &Notes) -> String {
+pub(super) fn document(
+    host: &Host,
+    inventory: &Inventory,
+    fields: Map<String, Value>,
+    notes: &Notes,
+) -> String {
     let mut document = Map::new();
     document.insert("version".to_owned(), json!(VERSION));
-    document.insert("host".to_owned(), describe(host));
+    document.insert("host".to_owned(), describe(host, inventory));
     document.extend(fields);
     document.insert("warnings".to_owned(), json!(notes.warnings));
     format!("{:#}\n", Value::Object(document))
 }
 
 /// Name and kernel are those of the machine that this runs on, also below another host root.
-fn describe(host: &Host) -> Value {
+fn describe(host: &Host, inventory: &Inventory) -> Value {
     json!({
         "name": System::host_name().ok(),
         "kernel": System::kernel_version().ok(),
         "boot_id": host.boot_id(),
         "pid_namespace": host.pid_namespace(),
+        "driver_version": inventory.driver_version,
     })
 }
 
@@ -46,6 +52,7 @@ pub(super) fn device(device: &Device, units: Vec<Value>) -> Value {
         "processes": device.processes.as_ref().map(|uses| uses.iter().map(process).collect::<Vec<_>>()),
         "compute_mode": device.compute_mode,
         "uncorrected_errors": device.uncorrected_errors,
+        "unique_id": device.unique_id.map(|id| format!("{id:#x}")),
         "units": units,
     });
     add_identity(&mut value, identity);

@@ -66,7 +66,8 @@ fn inventory(
         Err(error) => {
             notes.warn(format!("{error}; only the record is shown"));
             let source = options.source.source.to_string();
-            let inventory = Inventory { source, driver_version: None, devices: Vec::new(), tells_instances: false };
+            let inventory =
+                Inventory { source, driver_version: None, devices: Vec::new(), tells_instances: false };
             Ok((inventory, Selection::default()))
         }
     }

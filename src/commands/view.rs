@@ -64,7 +64,7 @@ impl View<'_> {
         fields.insert("devices".to_owned(), json!(devices));
         fields.insert("elsewhere".to_owned(), elsewhere.collect());
         fields.insert("waiters".to_owned(), waiters.collect());
-        json::document(self.host, fields, notes)
+        json::document(self.host, self.inventory, fields, notes)
     }
 
     /// Pids of processes that compute on a device and hold nothing of it; `None` if it cannot be told.

@@ -4,6 +4,7 @@
 //! of files, or another host's mounted root, is read by the same code.
 
 pub(crate) mod boot;
+pub(crate) mod capability;
 pub(crate) mod child;
 pub(crate) mod deadline;
 pub(crate) mod embedded;

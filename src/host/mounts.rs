@@ -20,6 +20,8 @@ pub(crate) struct Mount {
     pub(crate) follows: bool,
     /// The type of the file system.
     pub(crate) kind: String,
+    /// The options of the file system: of a control group hierarchy of version 1, its controllers.
+    pub(crate) options: String,
 }
 
 /// The mounts that can be reached from our root, in the order in which they were made.
@@ -44,6 +46,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         point: unescape(fields[4]),
         follows: fields[6..dash].iter().any(|tag| tag.starts_with(b"master:")),
         kind: text(fields.get(dash + 1)?),
+        options: fields.get(dash + 3).copied().map(text).unwrap_or_default(),
     })
 }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::Host;
@@ -58,7 +58,11 @@ pub(crate) enum Access {
     Configure,
     Monitor,
     /// An instance of the card with minor `card`. Opening a compute instance takes the node of its GPU instance too.
-    Instance { card: u32, gpu_instance: u32, compute_instance: Option<u32> },
+    Instance {
+        card: u32,
+        gpu_instance: u32,
+        compute_instance: Option<u32>,
+    },
 }
 
 /// One line of `/proc/driver/nvidia-caps/mig-minors`. The file lists every instance that could be made.
@@ -115,7 +119,7 @@ impl Host {
     }
 
     /// Empty where the driver knows of no MIG.
-    pub(crate) fn capabilities(&self) -> io::Result<Vec<Capability>> {
+    pub(crate) fn mig_capabilities(&self) -> io::Result<Vec<Capability>> {
         match file::read_text(self.proc("driver/nvidia-caps/mig-minors")) {
             Ok(minors) => Ok(parse_capabilities(&minors)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -130,6 +134,22 @@ impl Host {
         let of_drm = device.identity.pci.map(|pci| self.drm_numbers(pci)).unwrap_or_default();
         let named = device.nodes.iter().filter_map(|path| self.number_of(path));
         own.into_iter().chain(of_drm).chain(named).collect()
+    }
+
+    /// Where nodes of GPUs are, by whatever name their drivers give them.
+    pub(crate) fn gpu_nodes(&self) -> Vec<PathBuf> {
+        let list = |directory: PathBuf| {
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect::<Vec<_>>()
+        };
+        let is_card = |path: &PathBuf| {
+            let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix("nvidia"));
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        let mut nodes: Vec<PathBuf> = list(self.dev("")).into_iter().filter(is_card).collect();
+        nodes.extend(list(self.dev("nvidia-caps")));
+        nodes.extend(list(self.dev("dri")));
+        nodes
     }
 
     /// The number of the node at `path`, also of a graphics node that is not in `/dev`.
@@ -218,7 +238,10 @@ mod tests {
 
     #[test]
     fn what_is_no_character_device_has_no_number() {
-        assert_eq!(number_at(Path::new("/dev/null")).map(|number| number.to_string()).as_deref(), Some("1:3"));
+        assert_eq!(
+            number_at(Path::new("/dev/null")).map(|number| number.to_string()).as_deref(),
+            Some("1:3")
+        );
         assert_eq!(number_at(Path::new("/")), None);
     }
 }

@@ -9,6 +9,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::RawFd;
 
 use nix::errno::Errno;
 use nix::sys::signal::kill;
@@ -105,6 +106,19 @@ impl Host {
     pub(crate) fn status(&self, pid: u32) -> Result<Option<Status>, Error> {
         let Some(status) = self.read_of(pid, "status")? else { return Ok(None) };
         parse_status(&status).map(Some).ok_or_else(|| self.strange(pid, "status"))
+    }
+
+    /// Its control groups, a line for each hierarchy: `/proc/PID/cgroup` of cgroups(7).
+    pub(crate) fn cgroup(&self, pid: u32) -> Result<String, Error> {
+        let groups = self.read_of(pid, "cgroup")?;
+        let groups = groups.ok_or_else(|| Error::Owner(format!("pid {pid} has exited")))?;
+        String::from_utf8(groups).map_err(|_| self.strange(pid, "cgroup"))
+    }
+
+    /// The descriptors that this process has open.
+    pub(crate) fn own_descriptors(&self) -> io::Result<Vec<RawFd>> {
+        let entries = fs::read_dir(self.proc("self/fd"))?;
+        Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
     }
 
     /// Whether `pid` is a thread of a process with another pid.

@@ -1,7 +1,8 @@
 //! `amd-smi`: AMD's newer tool, in the JSON of `list`, an array with an object a GPU.
 //!
 //! Its `gpu` numbers are rows, and can have gaps. KFD's number for the GPU and for its node, which it tells
-//! too, give HIP's order ([`amd::judge`]); where KFD cannot be read, a second call tells models and memory.
+//! too, give HIP's order ([`amd::judge`]); where KFD cannot be read, two more calls tell models and memory, and
+//! the errors of the memory.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,19 +18,23 @@ use crate::inventory::{Settings, sysfs};
 const TOOL: &str = "amd-smi";
 const LIST: [&str; 2] = ["list", "--json"];
 const DETAILS: [&str; 4] = ["static", "--asic", "--vram", "--json"];
+const ERRORS: [&str; 3] = ["metric", "--ecc", "--json"];
 
 pub(super) fn read(host: &Host, settings: &Settings, limit: Duration) -> Answer {
     let since = Instant::now();
     let output = amd::run(TOOL, &LIST, settings, limit)?;
     let mut listed: Vec<Listed> = gpus(&amd::values(&output)?).filter_map(gpu).collect();
     let kfd = sysfs::nodes(host);
-    let unknown = if kfd.is_err() && !listed.is_empty() {
-        describe(&mut listed, settings, limit.saturating_sub(since.elapsed())).err()
-    } else {
-        None
-    };
+    let mut unknown = Vec::new();
+    if kfd.is_err() && !listed.is_empty() {
+        let left = || limit.saturating_sub(since.elapsed());
+        let described = describe(&mut listed, settings, left());
+        let counted = count_errors(&mut listed, settings, left());
+        unknown.extend(described.err().map(|why| format!("models and memory are not known: {why}")));
+        unknown.extend(counted.err().map(|why| format!("errors of the memory are not known: {why}")));
+    }
     let mut found = amd::judge(TOOL, &output, listed, &kfd)?;
-    found.warnings.extend(unknown.map(|why| format!("{TOOL}: models and memory are not known: {why}")));
+    found.warnings.extend(unknown.into_iter().map(|what| format!("{TOOL}: {what}")));
     Ok(found)
 }
 
@@ -73,6 +78,19 @@ fn describe(listed: &mut [Listed], settings: &Settings, limit: Duration) -> Resu
         (gpu.name, gpu.memory_mib) = (model, memory_mib);
     }
     Ok(())
+}
+
+fn count_errors(listed: &mut [Listed], settings: &Settings, limit: Duration) -> Result<(), Silence> {
+    let values = amd::values(&amd::run(TOOL, &ERRORS, settings, limit)?)?;
+    let mut counts: HashMap<String, u64> = gpus(&values).filter_map(errors).collect();
+    listed.iter_mut().for_each(|gpu| gpu.uncorrected_errors = counts.remove(&gpu.label));
+    Ok(())
+}
+
+/// Of all blocks of the GPU, as the tool counts them since the driver was loaded.
+fn errors(entry: &Value) -> Option<(String, u64)> {
+    let count = entry.pointer("/ecc/total_uncorrectable_count").and_then(number)?;
+    Some((gpu(entry)?.label, count))
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -149,6 +167,20 @@ mod tests {
             let found: Vec<_> = gpus(&values).filter_map(details).collect();
             let expected = Details { model: model.map(str::to_owned), memory_mib };
             assert_eq!(found, [("gpu 0".to_owned(), expected)], "{case}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn uncorrected_errors() {
+        for (case, text, count) in [
+            ("ROCm 6", r#"[{"gpu": 0, "ecc": {"total_correctable_count": 5, "total_uncorrectable_count": 2, "cache_correctable_count": 0, "cache_uncorrectable_count": 0}}]"#, Some(2)),
+            ("ROCm 7", r#"{"gpu_data": [{"gpu": 0, "ecc": {"total_correctable_count": 0, "total_uncorrectable_count": 0, "total_deferred_count": 1}}]}"#, Some(0)),
+            ("text",   r#"[{"gpu": 0, "ecc": {"total_correctable_count": "N/A", "total_uncorrectable_count": "N/A"}}]"#, None),
+            ("no ECC", r#"[{"gpu": 0, "ecc": "N/A"}]"#, None),
+        ] {
+            let found: Vec<_> = gpus(&values(text)).filter_map(errors).collect();
+            assert_eq!(found, count.map(|count| ("gpu 0".to_owned(), count)).into_iter().collect::<Vec<_>>(), "{case}");
         }
     }
 }

@@ -142,7 +142,12 @@ mod tests {
                 "broken" => Silence::Broken { why: anyhow::Error::msg(why), cure },
                 _ => {
                     let devices = vec![Device::new(0, Identity::default())];
-                    return Ok(Inventory { source: probe.name().to_owned(), devices, tells_instances: true });
+                    return Ok(Inventory {
+                        source: probe.name().to_owned(),
+                        driver_version: None,
+                        devices,
+                        tells_instances: true,
+                    });
                 }
             },
         )])

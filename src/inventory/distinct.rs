@@ -1,7 +1,7 @@
 //! Whether the devices of one inventory can be told apart.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::hash::Hash;
 
@@ -13,7 +13,13 @@ pub(super) fn check(devices: &[Device]) -> Result<(), String> {
     unique(devices, "index", |device| Some(device.index))?;
     unique(devices, "UUID", |device| device.identity.uuid.as_deref())?;
     unique(devices, "PCI address", |device| device.identity.pci)?;
-    unique(devices, "id", |device| device.identity.id.as_deref())
+    unique(devices, "id", |device| device.identity.id.as_deref())?;
+    let instances = devices.iter().flat_map(|device| device.instances.iter().flatten());
+    let mut seen = HashSet::new();
+    match instances.filter_map(|instance| instance.uuid.as_ref()).find(|uuid| !seen.insert(*uuid)) {
+        Some(uuid) => Err(format!("two MIG instances have one UUID: {uuid}")),
+        None => Ok(()),
+    }
 }
 
 fn unique<'a, K: Copy + Display + Eq + Hash>(
@@ -48,7 +54,7 @@ fn label(device: &Device) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Identity;
+    use crate::device::{Identity, Instance};
 
     fn device(index: u32, uuid: &str, pci: &str, id: &str) -> Device {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
@@ -72,5 +78,25 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_equal() {
         assert_eq!(check(&[device(0, "", "", ""), device(1, "", "", "")]), Ok(()));
+    }
+
+    #[test]
+    fn two_instances_need_two_names() {
+        let instance = |uuid: &str| Instance { uuid: Some(uuid.to_owned()), ..Instance::default() };
+        let divided = |index, uuid: &str, of: &[&str]| Device {
+            instances: Some(of.iter().map(|uuid| instance(uuid)).collect()),
+            ..device(index, uuid, "", "")
+        };
+        assert_eq!(
+            check(&[divided(0, "GPU-a", &["MIG-a", "MIG-b"]), divided(1, "GPU-b", &["MIG-c"])]),
+            Ok(())
+        );
+        let problem = "two MIG instances have one UUID: MIG-a";
+        for devices in [
+            vec![divided(0, "GPU-a", &["MIG-a", "MIG-a"])],
+            vec![divided(0, "GPU-a", &["MIG-a"]), divided(1, "GPU-b", &["MIG-a"])],
+        ] {
+            assert_eq!(check(&devices), Err(problem.to_owned()));
+        }
     }
 }

@@ -44,6 +44,8 @@ fn card(label: &str, fields: &Map<String, Value>) -> Option<Listed> {
         name: named.iter().find_map(|key| name(field(fields, key)?)),
         memory_mib: mib("VRAM Total Memory (B)"),
         memory_used_mib: mib("VRAM Total Used Memory (B)"),
+        // Its JSON has none: what `--showrasinfo` prints is a table.
+        uncorrected_errors: None,
     })
 }
 

@@ -20,6 +20,13 @@ pub(super) fn quote(line: &str) -> String {
     quoted
 }
 
+/// The version of a driver, or none for a non-value.
+pub(super) fn version(text: &str) -> Option<String> {
+    let is_version = text.starts_with(|first: char| first.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte));
+    is_version.then(|| text.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +37,15 @@ mod tests {
         assert_eq!(quote("a\tb\u{1b}[31m\0"), "a\\tb\\u{1b}[31m\\u{0}");
         assert_eq!(quote(&"x".repeat(120)), "x".repeat(120));
         assert_eq!(quote(&"x".repeat(121)), format!("{}...", "x".repeat(120)));
+    }
+
+    #[test]
+    fn a_version_begins_with_a_digit_and_is_one_word() {
+        for text in ["550.54.15", "535.161.08", "418.40.04-beta"] {
+            assert_eq!(version(text).as_deref(), Some(text));
+        }
+        for text in ["", "[N/A]", "N/A", "x86_64", "550 x", "5\u{1b}"] {
+            assert_eq!(version(text), None, "{text}");
+        }
     }
 }

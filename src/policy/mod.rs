@@ -2,8 +2,8 @@
 //! after.
 //!
 //! A unit that nobody holds goes before one whose owner has died: the order of Flink's own script. What is
-//! sick, where it is given at all, goes after what is sound, and what others compute on goes last. What cannot
-//! be known is treated as held.
+//! sick, where it is given at all, goes after what is sound, then what others compute on, and last of all what
+//! a dead owner's descendants may still have open. What cannot be known is treated as held.
 
 mod in_use;
 mod names;
@@ -28,6 +28,8 @@ pub(crate) struct Request<'a> {
     /// Whether what is sick may be given.
     pub(crate) includes_sick: bool,
     pub(crate) in_use: Used,
+    /// Whether the owner is to have its units to itself, which no descendant of a dead owner may then use.
+    pub(crate) isolates: bool,
     /// What may be given, in the order of preference.
     pub(crate) units: &'a [Unit],
 }
@@ -49,11 +51,14 @@ pub(crate) struct Situation<'a> {
     pub(crate) standing: &'a dyn Fn(usize) -> Standing,
     /// Whether others than its owners and the requester compute on a device, by its position.
     pub(crate) is_in_use: &'a dyn Fn(usize) -> bool,
+    /// Whether descendants of a dead owner live on in its control group; of an assignment, as for `standing`.
+    pub(crate) has_orphans: &'a dyn Fn(usize) -> bool,
 }
 
 /// A kind of unit that is given only when there is none left of those before it.
 #[derive(Clone, Copy, Debug)]
 struct Class {
+    has_orphans: bool,
     is_in_use: bool,
     is_sick: bool,
     is_stale: bool,
@@ -62,7 +67,8 @@ struct Class {
 impl Class {
     fn in_order() -> impl Iterator<Item = Class> {
         let is_set = |number: u8, bit: u8| number & bit != 0;
-        (0..8).map(move |rank| Class {
+        (0..16).map(move |rank| Class {
+            has_orphans: is_set(rank, 8),
             is_in_use: is_set(rank, 4),
             is_sick: is_set(rank, 2),
             is_stale: is_set(rank, 1),
@@ -92,6 +98,8 @@ impl Situation<'_> {
         place.holders.is_empty() != class.is_stale
             && self.is_sick(place) == class.is_sick
             && self.may_be_given(self.state(place, request), place, request)
+            && self.has_orphans(place) == class.has_orphans
+            && !(class.has_orphans && request.isolates)
             && self.is_in_use(place, request) == class.is_in_use
             && !(class.is_in_use && request.in_use == Used::Withhold)
     }
@@ -121,6 +129,11 @@ impl Situation<'_> {
         self.inventory.devices[place.unit.device].health != Health::Sound
     }
 
+    /// Of what may be given, every holder is dead.
+    fn has_orphans(&self, place: &Place<'_>) -> bool {
+        place.holders.iter().any(|holder| (self.has_orphans)(*holder))
+    }
+
     fn is_in_use(&self, place: &Place<'_>, request: &Request<'_>) -> bool {
         request.in_use != Used::GiveAsAny && (self.is_in_use)(place.unit.device)
     }
@@ -140,7 +153,8 @@ mod tests {
             ..Device::new(u32::try_from(index).unwrap(), name(&format!("GPU-{index}")))
         };
         Inventory {
-            source: "test".to_owned(), driver_version: None,
+            source: "test".to_owned(),
+            driver_version: None,
             devices: sick.iter().enumerate().map(device).collect(),
             tells_instances: true,
         }
@@ -197,7 +211,7 @@ mod tests {
             inventory,
             record,
             &[],
-            &Request { amount, takes_over, includes_sick: false, in_use, units: &units },
+            &Request { amount, takes_over, includes_sick: false, in_use, isolates: false, units: &units },
         )
     }
 
@@ -217,6 +231,7 @@ mod tests {
             occupancy: &occupancy,
             standing: &standing,
             is_in_use: &is_in_use,
+            has_orphans: &|position| record.assignments[position].cgroup.is_some(),
         };
         let given = situation.grant(request).map_err(|error| error.to_string())?;
         Ok(given.iter().map(|unit| inventory.devices[unit.device].index).collect())
@@ -244,10 +259,30 @@ mod tests {
             let record = Record { assignments: held.map(|pid| super::tests::held(0, pid)).into_iter().collect(), ..Record::default() };
             let inventory = host(&sick);
             let units: Vec<Unit> = inventory.units().collect();
-            let request = Request { amount, takes_over: true, includes_sick, in_use, units: &units };
+            let request = Request { amount, takes_over: true, includes_sick, in_use, isolates: false, units: &units };
             let found = grant(&inventory, &record, used, &request);
             assert_eq!(found.as_ref().ok(), given.as_ref(), "{case}: {found:?}");
         }
+    }
+
+    #[test]
+    fn what_orphans_may_have_open_comes_last_and_is_no_isolation() {
+        let mut orphaned = held(0, 100);
+        orphaned.cgroup = Some("v2:/gpu-coord-100-1".to_owned());
+        let record = Record { assignments: vec![orphaned, held(1, 101)], ..Record::default() };
+        let inventory = host(&[false; 3]);
+        let units: Vec<Unit> = inventory.units().collect();
+        let ask = |amount, used: &[usize], isolates| {
+            let in_use = Used::GiveLast;
+            let request =
+                Request { amount, takes_over: true, includes_sick: false, in_use, isolates, units: &units };
+            grant(&inventory, &record, used, &request)
+        };
+        assert_eq!(ask(3, &[2], false), Ok(vec![1, 2, 0]));
+        assert_eq!(ask(2, &[], true), Ok(vec![2, 1]));
+        let says = "3 units asked for, 2 of 3 can be given: 1 open to descendants of dead owners, which live on \
+                    (`gpu-coord status` names the control group)";
+        assert_eq!(ask(3, &[], true), Err(says.to_owned()));
     }
 
     #[test]
@@ -261,6 +296,7 @@ mod tests {
             takes_over: true,
             includes_sick: true,
             in_use: Used::GiveLast,
+            isolates: false,
             units: &units,
         };
         assert_eq!(grant(&inventory, &Record::default(), &[], &request), Ok(vec![2]));
@@ -275,7 +311,14 @@ mod tests {
         let all: Vec<Unit> = inventory.units().collect();
         let units = [all[3], all[1]];
         let ask = |amount, used: &[usize], in_use| {
-            let request = Request { amount, takes_over: true, includes_sick: false, in_use, units: &units };
+            let request = Request {
+                amount,
+                takes_over: true,
+                includes_sick: false,
+                in_use,
+                isolates: false,
+                units: &units,
+            };
             grant(&inventory, &Record::default(), used, &request)
         };
         assert_eq!(ask(2, &[], Used::GiveLast), Ok(vec![3, 1]));

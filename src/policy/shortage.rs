@@ -26,9 +26,13 @@ pub(crate) fn can_ever_be_given(amount: u128, of: usize, all: usize) -> Result<(
 impl Situation<'_> {
     pub(super) fn shortage(&self, eligible: &[&Place<'_>], given: usize, request: &Request<'_>) -> Error {
         let mut counts: Vec<(State, Option<Doubt>, usize)> = Vec::new();
-        let mut in_use = 0;
+        let (mut in_use, mut orphaned) = (0, 0);
         for place in eligible {
             let state = self.state(place, request);
+            if request.isolates && self.may_be_given(state, place, request) && self.has_orphans(place) {
+                orphaned += 1;
+                continue;
+            }
             let is_only_in_use = request.in_use == Used::Withhold
                 && self.may_be_given(state, place, request)
                 && self.is_in_use(place, request);
@@ -48,6 +52,12 @@ impl Situation<'_> {
             None => reason(state, count, request),
         });
         let mut reasons: Vec<String> = reasons.collect();
+        if orphaned > 0 {
+            reasons.push(format!(
+                "{orphaned} open to descendants of dead owners, which live on (`gpu-coord status` names the control \
+                 group)"
+            ));
+        }
         if in_use > 0 {
             reasons.push(format!("{in_use} in use by others (`gpu-coord status` names them)"));
         }

@@ -26,4 +26,5 @@ mod running;
 mod sandbox;
 mod selection;
 mod strace;
+mod tree;
 mod unusual;

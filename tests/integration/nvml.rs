@@ -47,7 +47,7 @@ fn everything_is_told() {
             "name": "NVIDIA Fake, 40GB", "memory_mib": 40960, "memory_used_mib": 256,
             "minor": 1, "nodes": ["/dev/nvidia1"], "health": "sound", "reason": null,
             "processes": [{ "pid": 7, "memory_mib": 8 }, { "pid": 8, "memory_mib": 9 }, { "pid": 9, "memory_mib": 10 }],
-            "compute_mode": "Exclusive_Process", "uncorrected_errors": 0, "units": [whole],
+            "compute_mode": "Exclusive_Process", "uncorrected_errors": 0, "unique_id": null, "units": [whole],
         })
     );
     let instance = |place: u32| {
@@ -442,7 +442,7 @@ fn a_host_without_nvidia_starts_no_child() {
     if libraries.iter().any(|path| Path::new(path).exists()) || Path::new("/proc/driver/nvidia").exists() {
         return skip(TEST, "this host has NVIDIA's driver, or its library");
     }
-    let host = Host::new().smi("echo '0, GPU-1, 0000:01:00.0, A, 1'");
+    let host = Host::new().smi("echo '0, GPU-1, 0000:01:00.0, A, 1, 1, P0, Default, 0, 550.54.15, Disabled'");
     let mut command = host.environment(PROGRAM);
     let calls = strace::calls(command.arg("1"));
     assert!(calls.iter().any(|call| call.text.contains("/proc/driver/nvidia\"")), "NVML was not looked for");

@@ -10,8 +10,8 @@ use assert_cmd::Command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::inventory::write_script;
 use crate::sandbox::{PROGRAM, Process, Sandbox};
+use crate::tree::write_script;
 
 /// Long past every deadline that is used here.
 const FOR_EVER: Duration = Duration::from_secs(60);
@@ -177,18 +177,19 @@ fn a_sick_device_is_given_last_and_only_if_it_is_wanted() {
 #[test]
 fn a_lost_device_is_never_given() {
     let directory = tempfile::tempdir().unwrap();
-    let row = "echo '0, GPU-1, 00000000:01:00.0, NVIDIA L4, 23034'";
-    let needs_reset = "echo '1, GPU-2, 00000000:02:00.0, NVIDIA L4, [GPU requires reset]'";
-    let lost = "echo '2, [GPU is lost], 00000000:03:00.0, [GPU is lost], [GPU is lost]'";
-    write_script(&directory.path().join("nvidia-smi"), &[row, needs_reset, lost].join("\n"));
+    let rows = "echo '0, GPU-1, 00000000:01:00.0, NVIDIA L4, 23034, 1, P0, Default, 0, 550.54.15, Disabled'
+        echo '1, GPU-2, 00000000:02:00.0, NVIDIA L4, 23034, 1, [GPU requires reset], Default, 0, 550.54.15, Disabled'
+        echo '2, [GPU is lost], 00000000:03:00.0, [GPU is lost], [GPU is lost], 1, P0, Default, 0, 550.54.15, Disabled'";
+    write_script(&directory.path().join("nvidia-smi"), rows);
     let run = |amount: &str| {
         let mut command = Command::new(PROGRAM);
         command.env_clear().env("PATH", format!("{}:/usr/bin:/bin", directory.path().display()));
         command.args([amount, "--source", "nvidia-smi", "--include-unhealthy"]).timeout(FOR_EVER).assert()
     };
-    let warning =
-        "gpu-coord: warning: device 1 is given although it is sick: nvidia-smi says [GPU requires reset]\n";
-    run("2").code(0).stdout("0,1\n").stderr(warning);
+    let warnings = "gpu-coord: warning: nvidia-smi: device 1 (0000:02:00.0) is sick: nvidia-smi says [GPU requires reset]
+gpu-coord: warning: nvidia-smi: device 2 (0000:03:00.0) is sick: nvidia-smi says [GPU is lost]
+gpu-coord: warning: device 1 is given although it is sick: nvidia-smi says [GPU requires reset]\n";
+    run("2").code(0).stdout("0,1\n").stderr(warnings);
     run("3")
         .code(1)
         .stdout("")

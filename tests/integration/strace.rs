@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::NamedTempFile;
 
@@ -30,10 +30,20 @@ pub(crate) fn is_there(test: &str) -> bool {
 /// Every system call of a run that goes well, in order.
 #[track_caller]
 pub(crate) fn calls(command: &Command) -> Vec<Call> {
+    let (output, calls) = traced(command);
+    assert!(output.status.success(), "{output:?}");
+    calls
+}
+
+/// The same, however the run goes.
+pub(crate) fn every_call(command: &Command) -> Vec<Call> {
+    traced(command).1
+}
+
+fn traced(command: &Command) -> (Output, Vec<Call>) {
     let log = NamedTempFile::new().unwrap();
     let log = log.path();
     let output = under(command, &["-qq", "-o", log.to_str().unwrap()]).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
     let mut counts: HashMap<String, usize> = HashMap::new();
     let text = fs::read_to_string(log).unwrap();
     let call = |line: &str| {
@@ -41,7 +51,7 @@ pub(crate) fn calls(command: &Command) -> Vec<Call> {
         let nth = counts.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
         Call { name, nth: *nth, text: line.to_owned() }
     };
-    text.lines().map(call).collect()
+    (output, text.lines().map(call).collect())
 }
 
 /// The command, with `what` (`signal=...` or `error=...`) at a call of the name, by strace's `when=`.

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use crate::device::PciAddress;
 use crate::host::child::{self, Output};
-use crate::inventory::Settings;
 use crate::inventory::answer::{Answer, Silence};
 use crate::inventory::sysfs::Node;
+use crate::inventory::{Settings, tool};
 
 /// Where ROCm's own packages put their tools, which is in few services' PATH.
 const DIRECTORY: &str = "/opt/rocm/bin";
@@ -37,6 +37,7 @@ pub(super) struct Listed {
     pub(super) name: Option<String>,
     pub(super) memory_mib: Option<u64>,
     pub(super) memory_used_mib: Option<u64>,
+    pub(super) uncorrected_errors: Option<u64>,
 }
 
 pub(super) fn run(
@@ -52,11 +53,19 @@ pub(super) fn run(
         }
         child::run(command.args(args), limit)
     };
-    let output = match run(tool) {
-        Err(failure) if failure.is_missing() => run(&format!("{DIRECTORY}/{tool}")),
-        output => output,
-    };
-    output.map_err(|failure| Silence::of_child(failure, limit, format!("no {tool} in PATH"), PATIENCE))
+    let missing = || format!("no {tool} in PATH");
+    for program in [tool.to_owned(), format!("{DIRECTORY}/{tool}")] {
+        if tool::is_missing(&program, settings) {
+            continue;
+        }
+        match run(&program) {
+            Err(failure) if failure.is_missing() => {}
+            output => {
+                return output.map_err(|failure| Silence::of_child(failure, limit, missing(), PATIENCE));
+            }
+        }
+    }
+    Err(Silence::Absent(missing()))
 }
 
 /// The values in what a tool printed.
@@ -106,12 +115,7 @@ mod tests {
 
     #[test]
     fn a_search_path_is_all_of_the_environment() {
-        let settings = |path: &str| Settings {
-            source: Source::Auto,
-            vendor: None,
-            driver_root: None,
-            search_path: Some(path.into()),
-        };
+        let settings = |path: &str| Settings { search_path: Some(path.into()), ..Settings::of(Source::Auto) };
         let limit = Duration::from_secs(60);
         let output = run("env", &[], &settings("/usr/bin:/bin"), limit).unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "PATH=/usr/bin:/bin\n");

@@ -6,6 +6,7 @@
 use crate::device::{Device, Health, Identity};
 use crate::inventory::amd::{Kfd, Listed};
 use crate::inventory::answer::{Found, Silence};
+use crate::inventory::health;
 use crate::inventory::sysfs::Node;
 
 pub(super) fn in_hip_order(listed: Vec<Listed>, kfd: &Kfd) -> Found {
@@ -20,10 +21,15 @@ pub(super) fn in_hip_order(listed: Vec<Listed>, kfd: &Kfd) -> Found {
 
 fn joined(listed: Vec<Listed>, nodes: &[Node]) -> Found {
     let mut foreign = (0..).skip(nodes.len());
-    let mut found = Found { devices: Vec::new(), warnings: Vec::new(), tells_instances: true };
+    let mut found =
+        Found { devices: Vec::new(), driver_version: None, warnings: Vec::new(), tells_instances: true };
     for gpu in listed {
         let device = match node(&gpu, nodes) {
-            Some(node) => completed(node.device.clone(), gpu),
+            Some(node) => {
+                let device = completed(node.device.clone(), gpu);
+                found.warnings.extend(health::warning(&device));
+                device
+            }
             None => {
                 let index = foreign.next().unwrap_or(u32::MAX);
                 let health = Health::Lost("KFD does not list it, so that HIP cannot use it".to_owned());
@@ -45,7 +51,7 @@ fn node<'a>(gpu: &Listed, nodes: &'a [Node]) -> Option<&'a Node> {
     find(&by_id).or_else(|| find(&by_node)).or_else(|| find(&by_address))
 }
 
-/// The tools know the name that is on the box.
+/// The tools know the name that is on the box. What the kernel counts makes a device sick already.
 fn completed(device: Device, gpu: Listed) -> Device {
     Device {
         name: gpu.name.or(device.name),
@@ -66,24 +72,22 @@ fn alone(mut listed: Vec<Listed>) -> Found {
             "without KFD the order is that of the PCI addresses, and HIP may count otherwise".to_owned(),
         );
     }
-    let nameless = listed.iter().filter(|gpu| gpu.pci.is_none());
-    warnings.extend(nameless.map(|gpu| format!("{} is sick: its PCI address is not told", gpu.label)));
-    let devices = (0..).zip(listed).map(|(index, gpu)| gpu.device(index)).collect();
-    Found { devices, warnings, tells_instances: true }
+    let devices: Vec<Device> = (0..).zip(listed).map(|(index, gpu)| gpu.device(index)).collect();
+    warnings.extend(devices.iter().filter_map(health::warning));
+    Found { devices, driver_version: None, warnings, tells_instances: true }
 }
 
 impl Listed {
     fn device(self, index: u32) -> Device {
-        let health = match self.pci {
-            Some(_) => Health::Sound,
-            None => Health::Sick("its PCI address is not told".to_owned()),
-        };
+        let nameless = self.pci.is_none().then(|| "its PCI address is not told".to_owned());
+        let why = nameless.or_else(|| health::of_errors(self.uncorrected_errors));
         Device {
             name: self.name,
             memory_mib: self.memory_mib,
             memory_used_mib: self.memory_used_mib,
-            health,
+            health: why.map_or(Health::Sound, Health::Sick),
             unique_id: self.unique_id,
+            uncorrected_errors: self.uncorrected_errors,
             ..Device::new(index, Identity { pci: self.pci, ..Identity::default() })
         }
     }
@@ -177,7 +181,20 @@ mod tests {
             [row(0, "0000:01:00.0", true), row(1, "0000:02:00.0", true), row(2, "", false)]
         );
         assert!(found.warnings[0].starts_with("without KFD the order is that of the PCI addresses"));
-        assert_eq!(found.warnings[1], "2 is sick: its PCI address is not told");
+        assert_eq!(found.warnings[1], "device 2 is sick: its PCI address is not told");
+    }
+
+    #[test]
+    fn without_kfd_the_tools_count_of_errors_makes_a_gpu_sick() {
+        let gpus = [Some(0), Some(3), None].map(|uncorrected_errors| Listed {
+            uncorrected_errors,
+            ..listed("gpu", None, uncorrected_errors.or(Some(9)), "0000:01:00.0")
+        });
+        let found = in_hip_order(gpus.to_vec(), &Err(Silence::Absent("no KFD".to_owned())));
+        let sound: Vec<bool> = found.devices.iter().map(|device| device.health == Health::Sound).collect();
+        assert_eq!((sound, found.devices[1].uncorrected_errors), (vec![true, false, true], Some(3)));
+        let warning = "device 1 (0000:01:00.0) is sick: uncorrected errors of its memory since the driver was loaded: 3";
+        assert_eq!(found.warnings, [warning]);
     }
 
     #[test]

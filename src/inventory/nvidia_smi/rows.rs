@@ -1,5 +1,5 @@
-//! The grammar of what `nvidia-smi` prints for our query: `INDEX, UUID, PCI ADDRESS, NAME, MEMORY`, a line
-//! a card, between sentences that are no rows.
+//! The grammar of what `nvidia-smi` prints for our query: `INDEX, UUID, PCI ADDRESS, NAME, MEMORY` and the
+//! further fields that were asked for, a line a card, between sentences that are no rows.
 //!
 //! A field can hold a non-value such as `[N/A]`, and then only that field is lost. A line that is neither
 //! a row nor one of the sentences below makes the whole output worthless: a program that is not
@@ -9,6 +9,8 @@ use std::collections::HashSet;
 
 use crate::device::{self, Device, Health, Identity, PciAddress};
 use crate::inventory::answer::Found;
+use crate::inventory::health;
+use crate::inventory::nvidia_smi::fields::Extra;
 use crate::inventory::text::quote;
 
 const NONE: &str = "No devices were found";
@@ -23,11 +25,20 @@ const MOST_WARNINGS: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Report {
     /// One a row.
-    cards: Vec<Device>,
+    cards: Vec<Card>,
     pub(super) lost: Vec<Lost>,
     warnings: Vec<String>,
     /// It says that there is no device.
     pub(super) none: bool,
+}
+
+/// What a row says.
+#[derive(Debug)]
+pub(super) struct Card {
+    pub(super) device: Device,
+    pub(super) driver_version: Option<String>,
+    /// `None` if it is not known, which is not "no".
+    pub(super) is_divided: Option<bool>,
 }
 
 /// A card that the driver knows and cannot reach.
@@ -38,7 +49,8 @@ pub(super) struct Lost {
     why: String,
 }
 
-pub(super) fn parse(stdout: &str) -> Result<Report, String> {
+/// `extras` were asked for.
+pub(super) fn parse(stdout: &str, extras: &[Extra]) -> Result<Report, String> {
     let mut report = Report::default();
     for line in stdout.lines().filter(|line| !line.trim().is_empty()) {
         if line == NONE {
@@ -48,8 +60,8 @@ pub(super) fn parse(stdout: &str) -> Result<Report, String> {
         } else if line.starts_with("WARNING: ") {
             report.warnings.push(quote(line));
         } else {
-            let card = row(line).ok_or_else(|| format!("it printed what is no card: `{}`", quote(line)))?;
-            report.cards.push(card);
+            let card = row(line, extras);
+            report.cards.push(card.ok_or_else(|| format!("it printed what is no card: `{}`", quote(line)))?);
         }
     }
     if report.none && !report.cards.is_empty() {
@@ -58,22 +70,26 @@ pub(super) fn parse(stdout: &str) -> Result<Report, String> {
     Ok(report)
 }
 
-fn row(line: &str) -> Option<Device> {
+fn row(line: &str, extras: &[Extra]) -> Option<Card> {
     let mut fields = line.splitn(4, ", ");
     let (index, uuid, pci) = (fields.next()?, fields.next()?, fields.next()?);
-    // A name can hold the separator.
-    let (name, memory) = fields.next()?.rsplit_once(", ")?;
-    if !index.bytes().all(|byte| byte.is_ascii_digit()) || !is_uuid(uuid) {
+    // A name can hold the separator: what follows it is counted from the end.
+    let mut last = fields.next()?.rsplitn(extras.len() + 2, ", ").collect::<Vec<_>>().into_iter().rev();
+    let (name, memory, told) = (last.next()?, last.next()?, last.collect::<Vec<_>>());
+    if !index.bytes().all(|byte| byte.is_ascii_digit()) || !is_uuid(uuid) || told.len() != extras.len() {
         return None;
     }
     let identity = Identity { uuid: device::uuid(uuid), pci: pci.parse().ok(), id: None };
-    let health = health(&identity, &[uuid, pci, name, memory]);
-    Some(Device {
+    let mut card = Card::new(Device {
         name: (!is_non_value(name)).then(|| name.replace(char::is_control, "?")),
         memory_mib: number(memory)?,
-        health,
         ..Device::new(index.parse().ok()?, identity)
-    })
+    });
+    for (extra, text) in extras.iter().zip(&told) {
+        extra.read(text, &mut card)?;
+    }
+    card.device.health = health(&card.device, &[&[uuid, pci, name, memory], &told[..]].concat());
+    Some(card)
 }
 
 /// As the driver writes it; with a card that cannot be read, question marks in its place or a non-value.
@@ -81,12 +97,12 @@ fn is_uuid(text: &str) -> bool {
     text.starts_with("GPU-") || text.starts_with("MIG-") || is_non_value(text)
 }
 
-fn is_non_value(text: &str) -> bool {
+pub(super) fn is_non_value(text: &str) -> bool {
     text == "N/A" || (text.starts_with('[') && text.ends_with(']'))
 }
 
 /// `Some(None)` for a non-value, `None` for what is no number.
-fn number(text: &str) -> Option<Option<u64>> {
+pub(super) fn number(text: &str) -> Option<Option<u64>> {
     if is_non_value(text) {
         return Some(None);
     }
@@ -94,17 +110,19 @@ fn number(text: &str) -> Option<Option<u64>> {
     text.parse().ok().filter(|_| is_number).map(Some)
 }
 
-fn health(identity: &Identity, fields: &[&str]) -> Health {
+fn health(device: &Device, fields: &[&str]) -> Health {
     if fields.contains(&GONE) {
         return Health::Lost(format!("nvidia-smi says {GONE}"));
     }
     if fields.contains(&SICK) {
         return Health::Sick(format!("nvidia-smi says {SICK}"));
     }
-    if identity.is_empty() {
-        return Health::Sick("nvidia-smi tells neither its UUID nor its PCI address".to_owned());
+    if device.identity.is_empty() {
+        return Health::Sick(health::NAMELESS.to_owned());
     }
-    Health::Sound
+    let of_errors = health::of_errors(device.uncorrected_errors);
+    let why = of_errors.or_else(|| health::of_mode(device.compute_mode.as_deref()));
+    why.map_or(Health::Sound, Health::Sick)
 }
 
 /// The spellings over the years: `GPU 0000:02:00.0: WHY`, `GPU0000:17:00.0: WHY`, `GPU1: 0000:34:00.0: WHY`.
@@ -119,21 +137,34 @@ fn lost(line: &str) -> Option<Lost> {
     Some(Lost { index, pci: address.trim_end_matches(':').parse().ok()?, why: quote(why) })
 }
 
+impl Card {
+    fn new(device: Device) -> Card {
+        Card { device, driver_version: None, is_divided: None }
+    }
+
+    /// One that is divided is never offered whole: its instances are looked for afterwards.
+    fn described(self) -> Device {
+        Device {
+            instances: self.is_divided.filter(|is_divided| *is_divided).map(|_| Vec::new()),
+            ..self.device
+        }
+    }
+}
+
 impl Report {
     /// The cards in index order, those that are lost among them: they are shown, and kept from being granted.
     pub(super) fn found(self) -> Found {
-        let mut warnings = self.warnings;
-        let mut devices = self.cards;
+        let tells_instances = self.lost.is_empty() && self.cards.iter().all(|card| card.is_divided.is_some());
+        let driver_version = self.cards.iter().find_map(|card| card.driver_version.clone());
+        let mut devices: Vec<Device> = self.cards.into_iter().map(Card::described).collect();
+        let of_lost = self.lost.iter().map(|lost| format!("GPU {}: {}", lost.pci, lost.why));
+        let of_cards = devices.iter().filter_map(health::warning);
+        let warnings = abridged(self.warnings.into_iter().chain(of_lost).chain(of_cards).collect());
         for lost in self.lost {
-            warnings.push(format!("GPU {}: {}", lost.pci, lost.why));
             add(&mut devices, lost);
         }
-        let nameless = devices.iter().filter(|device| device.identity.is_empty());
-        warnings.extend(
-            nameless.map(|device| format!("device {} has neither UUID nor PCI address", device.index)),
-        );
         devices.sort_by_key(|device| device.index);
-        Found { devices, warnings: abridged(warnings), tells_instances: false }
+        Found { devices, driver_version, warnings, tells_instances }
     }
 }
 
@@ -166,7 +197,7 @@ mod tests {
     const ROW: &str = "0, GPU-1-a, 00000000:3B:00.0, NVIDIA L4, 23034\n";
 
     fn card(line: &str) -> Device {
-        let mut found = parse(line).expect(line).found();
+        let mut found = parse(line, &[]).expect(line).found();
         assert_eq!(found.devices.len(), 1, "{line}");
         found.devices.remove(0)
     }
@@ -228,10 +259,10 @@ mod tests {
             ("a NUL",              "\0"),
             ("a lost card, which", "Unable to determine the device handle for GPU 1: Unknown Error"),
         ] {
-            let problem = parse(&format!("{ROW}{line}\n")).expect_err(case);
+            let problem = parse(&format!("{ROW}{line}\n"), &[]).expect_err(case);
             assert!(problem.contains(&quote(line)), "{case}: {problem}");
         }
-        assert!(parse(&format!("{ROW}{NONE}\n")).is_err());
+        assert!(parse(&format!("{ROW}{NONE}\n"), &[]).is_err());
     }
 
     #[test]
@@ -253,7 +284,7 @@ mod tests {
     fn summary(stdout: &str) -> Vec<(u32, Option<u8>, bool)> {
         let summary =
             |card: &Device| (card.index, card.identity.pci.map(|pci| pci.bus), card.health == Health::Sound);
-        parse(stdout).unwrap().found().devices.iter().map(summary).collect()
+        parse(stdout, &[]).unwrap().found().devices.iter().map(summary).collect()
     }
 
     #[test]
@@ -269,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_only_card_is_lost() {
-        let report = parse(&format!("{LOST}GPU0: 0000:01:00.0: Unknown Error\n{NONE}\n")).unwrap();
+        let report = parse(&format!("{LOST}GPU0: 0000:01:00.0: Unknown Error\n{NONE}\n"), &[]).unwrap();
         let found = report.found();
         assert_eq!(found.devices[0].health, Health::Lost("Unknown Error".to_owned()));
         assert_eq!(found.warnings, ["nvidia-smi: GPU 0000:01:00.0: Unknown Error"]);
@@ -278,9 +309,109 @@ mod tests {
     #[test]
     fn warnings_are_kept_and_are_few() {
         let warning = "WARNING: infoROM is corrupted at gpu 0000:3B:00.0\n";
-        let found = parse(&format!("{}{ROW}", warning.repeat(9))).unwrap().found();
+        let found = parse(&format!("{}{ROW}", warning.repeat(9)), &[]).unwrap().found();
         assert_eq!(found.devices.len(), 1);
         assert_eq!(found.warnings.len(), 9);
         assert_eq!(found.warnings[8], "nvidia-smi: and 1 lines more");
+    }
+
+    const LINE: &str = "0, GPU-1, 0000:01:00.0, A, B, 16";
+
+    /// The only card, with `fields` behind those that every version has.
+    fn told(fields: &str) -> Option<Card> {
+        parse(&format!("{LINE}, {fields}\n"), &Extra::ALL).ok().map(|mut report| report.cards.remove(0))
+    }
+
+    #[test]
+    fn the_further_fields_are_read() {
+        let card = told("5, P0, Exclusive_Process, 0, 550.54.15, Enabled").unwrap();
+        assert_eq!((card.driver_version.as_deref(), card.is_divided), (Some("550.54.15"), Some(true)));
+        let device = card.described();
+        assert_eq!(
+            (device.name.as_deref(), device.memory_mib, device.memory_used_mib),
+            (Some("A, B"), Some(16), Some(5))
+        );
+        assert_eq!(
+            (device.compute_mode.as_deref(), device.uncorrected_errors),
+            (Some("Exclusive_Process"), Some(0))
+        );
+        assert_eq!((device.health, device.instances), (Health::Sound, Some(Vec::new())));
+        let card = told("[N/A], [N/A], [N/A], [N/A], [N/A], [N/A]").unwrap();
+        assert_eq!(
+            (card.driver_version.as_deref(), card.is_divided),
+            (None, Some(false)),
+            "it cannot be divided"
+        );
+        let device = card.described();
+        assert_eq!(
+            (device.memory_used_mib, device.compute_mode, device.uncorrected_errors),
+            (None, None, None)
+        );
+        assert_eq!((device.health, device.instances), (Health::Sound, None));
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_card_says_in_any_field_that_it_is_sick() {
+        let sick = |why: &str| Health::Sick(why.to_owned());
+        for (fields, health) in [
+            ("[GPU requires reset], P0, Default, 0, 550.1, Disabled",             sick("nvidia-smi says [GPU requires reset]")),
+            ("5, [GPU requires reset], Default, 0, 550.1, Disabled",              sick("nvidia-smi says [GPU requires reset]")),
+            ("5, P0, [GPU requires reset], 0, 550.1, Disabled",                   sick("nvidia-smi says [GPU requires reset]")),
+            ("5, P0, Default, [GPU requires reset], 550.1, Disabled",             sick("nvidia-smi says [GPU requires reset]")),
+            ("5, P0, Default, 0, 550.1, [GPU requires reset]",                    sick("nvidia-smi says [GPU requires reset]")),
+            ("5, P0, [GPU requires reset], 0, 550.1, [GPU is lost]",              Health::Lost("nvidia-smi says [GPU is lost]".to_owned())),
+            ("5, P0, Default, 3, 550.1, Disabled",                                sick("uncorrected errors of its memory since the driver was loaded: 3")),
+            ("5, P0, Prohibited, 0, 550.1, Disabled",                             sick("its compute mode is Prohibited")),
+            ("5, [Unknown Error], [Unknown Error], [Unknown Error], 550.1, [Unknown Error]", Health::Sound),
+        ] {
+            assert_eq!(told(fields).expect(fields).device.health, health, "{fields}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_value_of_a_further_field_is_no_row() {
+        for fields in [
+            "5 MiB, P0, Default, 0, 550.1, Disabled",
+            "5, idle, Default, 0, 550.1, Disabled",
+            "5, P0, Default, none, 550.1, Disabled",
+            "5, P0, Default, 0, new, Disabled",
+            "5, P0, Default, 0, 550.1, On",
+            "P0, Default, 0, 550.1, Disabled",
+            "5, 5, P0, Default, 0, 550.1, 0, Disabled",
+        ] {
+            assert!(told(fields).is_none(), "{fields}");
+        }
+        assert!(parse("0, GPU-1, 0000:01:00.0, A, 16\n", &Extra::ALL).is_err(), "it was asked for more");
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn whether_it_is_told_that_a_card_is_divided() {
+        let off = "Unable to determine the device handle for GPU 0000:02:00.0: Unknown Error\n";
+        for (case, mode, before, tells) in [
+            ("divided",         "Enabled",         "",  true),
+            ("not divided",     "Disabled",        "",  true),
+            ("cannot be",       "[N/A]",           "",  true),
+            ("unknown",         "[Unknown Error]", "",  false),
+            ("beside a lost card", "Disabled",     off, false),
+        ] {
+            let report = parse(&format!("{before}{LINE}, {mode}\n"), &[Extra::MigMode]).expect(case);
+            assert_eq!(report.found().tells_instances, tells, "{case}");
+        }
+        assert!(!parse(&format!("{LINE}\n"), &[]).unwrap().found().tells_instances);
+    }
+
+    #[test]
+    fn a_sick_card_is_warned_of() {
+        let rows = "0, GPU-1, 0000:01:00.0, A, [GPU requires reset]\n1, [N/A], [N/A], A, 16\n";
+        let warnings = parse(rows, &[]).unwrap().found().warnings;
+        assert_eq!(
+            warnings,
+            [
+                "nvidia-smi: device 0 (0000:01:00.0) is sick: nvidia-smi says [GPU requires reset]",
+                "nvidia-smi: device 1 is sick: neither its UUID nor its PCI address is known"
+            ]
+        );
     }
 }

@@ -1,13 +1,14 @@
 //! What `nvidia-smi` means by its exit status: NVML's return codes, and a few of its own.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 
 use crate::host::child::Output;
 use crate::inventory::answer::{Answer, Silence};
+use crate::inventory::nvidia_smi::fields::Extra;
 use crate::inventory::nvidia_smi::rows::{self, Report};
 use crate::inventory::text::quote;
 
+const BAD_ARGUMENT: i32 = 2;
 const NOT_FOUND: i32 = 6;
 const INFOROM: i32 = 14;
 const LOST: i32 = 15;
@@ -18,15 +19,21 @@ pub(in crate::inventory) const UNNAMED: &str = "an error without a name";
 const BY_HAND: &str = "run nvidia-smi by hand, and look at `dmesg`";
 
 /// The devices that `output` names, if its exit status and its text agree.
-pub(super) fn judge(output: &Output) -> Answer {
+/// `extras` were asked for.
+pub(super) fn judge(output: &Output, extras: &[Extra]) -> Answer {
     let stdout = String::from_utf8_lossy(&output.stdout);
-    match (output.status.code(), rows::parse(&stdout)) {
+    match (output.status.code(), rows::parse(&stdout, extras)) {
         (Some(0), Ok(report)) => devices(report),
         (Some(0), Err(problem)) => Err(Silence::Broken { why: anyhow::Error::msg(problem), cure: BY_HAND }),
         (Some(NOT_FOUND), Ok(report)) if report.lost.is_empty() => nothing(report.none),
         (Some(code), Ok(report)) if explains(code, &report) => despite(code, report),
-        _ => Err(failed(output.status, &first_line(&stdout, &output.stderr))),
+        _ => Err(failed(output)),
     }
+}
+
+/// Whether a field of the query is refused, which is then named.
+pub(super) fn refuses_a_field(output: &Output) -> bool {
+    output.status.code() == Some(BAD_ARGUMENT)
 }
 
 fn devices(report: Report) -> Answer {
@@ -61,19 +68,21 @@ fn despite(code: i32, report: Report) -> Answer {
     Ok(found)
 }
 
-fn failed(status: ExitStatus, said: &str) -> Silence {
-    let (what, cure) = match (status.code(), status.signal()) {
+/// An output that is no answer, whatever was asked.
+pub(super) fn failed(output: &Output) -> Silence {
+    let (what, cure) = match (output.status.code(), output.status.signal()) {
         (Some(code), _) => (format!("exit status {code}: {}", cause(code).0), cause(code).1),
         (None, Some(signal)) => (format!("signal {signal} ended it"), BY_HAND),
         (None, None) => ("it ended in no known way".to_owned(), BY_HAND),
     };
-    let said = if said.is_empty() { String::new() } else { format!(" (`{said}`)") };
+    let said = first_line(output);
+    let said = if said.is_empty() { said } else { format!(" (`{said}`)") };
     Silence::Broken { why: anyhow::anyhow!("{what}{said}"), cure }
 }
 
 /// It explains itself on either stream.
-fn first_line(stdout: &str, stderr: &[u8]) -> String {
-    let stderr = String::from_utf8_lossy(stderr);
+fn first_line(output: &Output) -> String {
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let mut lines = stdout.lines().chain(stderr.lines());
     lines.find(|line| !line.trim().is_empty()).map(quote).unwrap_or_default()
 }
@@ -82,7 +91,7 @@ fn first_line(stdout: &str, stderr: &[u8]) -> String {
 #[rustfmt::skip] // a table
 pub(in crate::inventory) fn cause(code: i32) -> (&'static str, &'static str) {
     match code {
-        2       => ("it does not know what it was asked for", "it is older than this program needs: try `--source procfs`"),
+        BAD_ARGUMENT => ("it does not know what it was asked for", "it is older than this program needs: try `--source procfs`"),
         3       => ("a card does not support what it was asked for", BY_HAND),
         4       => ("no permission", "run it as a user who may open the GPUs' device nodes"),
         NOT_FOUND => ("it found nothing", BY_HAND),
@@ -103,6 +112,8 @@ pub(in crate::inventory) fn cause(code: i32) -> (&'static str, &'static str) {
 
 #[cfg(test)]
 mod tests {
+    use std::process::ExitStatus;
+
     use super::*;
     use crate::device::Health;
 
@@ -130,7 +141,7 @@ mod tests {
             ("a lost card that is not named",   15,  ROW.to_owned(),          1, 0, 1),
             ("infoROM",                         14,  format!("{ROW}WARNING: infoROM is corrupted at gpu 0000:01:00.0\n"), 1, 0, 2),
         ] {
-            let found = judge(&output(exit(code), &stdout, "")).expect(case);
+            let found = judge(&output(exit(code), &stdout, ""), &[]).expect(case);
             let healthy = found.devices.iter().filter(|device| device.health == Health::Sound).count();
             assert_eq!((healthy, found.devices.len() - healthy), (sound, sick), "{case}");
             assert_eq!(found.warnings.len(), warnings, "{case}: {:?}", found.warnings);
@@ -154,7 +165,7 @@ mod tests {
             ("a crash",             11,        ROW,          "",           "signal 11 ended it"),
             ("a sentence, status 0", exit(0),  "Failed to initialize NVML: Unknown Error\n", "", "it printed what is no card: `Failed to initialize NVML: Unknown Error`"),
         ] {
-            match judge(&output(status, stdout, stderr)) {
+            match judge(&output(status, stdout, stderr), &[]) {
                 Err(Silence::Broken { why, .. }) => assert!(why.to_string().starts_with(says), "{case}: {why}"),
                 other => panic!("{case}: {other:?}"),
             }
@@ -171,7 +182,7 @@ mod tests {
             ("only line ends",         0, "\n\n",     false),
             ("nothing, and status 6",  6, "",         false),
         ] {
-            match judge(&output(exit(code), stdout, "")) {
+            match judge(&output(exit(code), stdout, ""), &[]) {
                 Err(Silence::Nothing { sure, .. }) => assert_eq!(sure, is_sure, "{case}"),
                 other => panic!("{case}: {other:?}"),
             }

@@ -3,11 +3,10 @@
 use serde::Deserialize;
 
 use crate::device::{self, Device, Health, Identity, Instance, PciAddress, Use};
+use crate::inventory::health;
 use crate::inventory::nvml::trouble::Trouble;
 
 const MIB: u64 = 1 << 20;
-/// The compute mode in which nobody may use a card.
-const PROHIBITED: &str = "Prohibited";
 
 /// What NVML does not tell is `None`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -116,36 +115,23 @@ impl Card {
 
     /// The first of its reasons.
     fn sickness(&self, identity: &Identity) -> Option<String> {
-        let is_set = |field: Option<u64>| field.is_some_and(|value| value > 0);
         if let Some(trouble) = &self.trouble {
-            Some(trouble.of_card())
-        } else if identity.is_empty() {
-            Some("neither its UUID nor its PCI address is known".to_owned())
-        } else if is_set(self.remap_failed) {
-            Some("a bad row of its memory could not be replaced".to_owned())
-        } else if is_set(self.uncorrected_errors) {
-            let count = self.uncorrected_errors.unwrap_or_default();
-            Some(format!("uncorrected errors of its memory since the driver was loaded: {count}"))
-        } else if is_set(self.recovery_action) {
-            self.recovery_action.map(recovery)
-        } else if self.is_prohibited() {
-            Some(format!("its compute mode is {PROHIBITED}"))
-        } else {
-            None
+            return Some(trouble.of_card());
         }
+        if identity.is_empty() {
+            return Some(health::NAMELESS.to_owned());
+        }
+        if self.remap_failed.is_some_and(|failed| failed > 0) {
+            return Some("a bad row of its memory could not be replaced".to_owned());
+        }
+        let of_driver = || self.recovery_action.filter(|action| *action > 0).map(recovery);
+        let of_errors = health::of_errors(self.uncorrected_errors).or_else(of_driver);
+        of_errors.or_else(|| health::of_mode(self.compute_mode.as_deref()))
     }
 
-    fn is_prohibited(&self) -> bool {
-        self.compute_mode.as_deref() == Some(PROHIBITED)
-    }
-
-    /// What somebody should look at; not what the administrator has set.
+    /// What somebody should look at.
     pub(super) fn warnings(&self, device: &Device) -> Vec<String> {
         let mut warnings = Vec::new();
-        match device.health.reason() {
-            Some(why) if !self.is_prohibited() => warnings.push(format!("is sick: {why}")),
-            _ => {}
-        }
         // Until then the card can be used like any other, says NVIDIA's "GPU Memory Error Management".
         if self.remap_pending.is_some_and(|pending| pending > 0) {
             warnings.push("replaces a bad row of its memory at its next reset".to_owned());
@@ -156,8 +142,9 @@ impl Card {
                 warnings.push("has MIG instances that NVML does not name; they are not granted".to_owned());
             }
         }
-        let at = device.identity.pci.map(|pci| format!(" ({pci})")).unwrap_or_default();
-        warnings.into_iter().map(|what| format!("nvml: device {}{at} {what}", self.index)).collect()
+        let of_device = |what| format!("{} {what}", health::label(device));
+        let warnings = health::warning(device).into_iter().chain(warnings.into_iter().map(of_device));
+        warnings.map(|warning| format!("nvml: {warning}")).collect()
     }
 }
 

@@ -18,6 +18,7 @@ use crate::host::Host;
 use crate::host::child::Failure;
 use crate::host::embedded::Embedded;
 use crate::inventory::answer::{Answer, Found, PERSISTENCE, Silence};
+use crate::inventory::text::version;
 use crate::inventory::{Settings, procfs};
 use crate::notes::Notes;
 
@@ -36,7 +37,8 @@ pub(super) fn read(host: &Host, settings: &Settings, limit: Duration, notes: &mu
     let output = CHILD.run(prepare, limit).map_err(|failure| silence(failure, limit))?;
     let report = report::read(&output, || library::is_expected(host, settings))?;
     notes.detail(format!("source nvml: driver {}", report.driver.as_deref().unwrap_or("of unknown version")));
-    Ok(found(&report.cards, host))
+    let driver_version = report.driver.as_deref().and_then(version);
+    Ok(Found { driver_version, ..found(&report.cards, host) })
 }
 
 fn silence(failure: Failure, limit: Duration) -> Silence {
@@ -55,7 +57,8 @@ fn found(cards: &[Card], host: &Host) -> Found {
     let all_have_minors = cards.iter().all(|card| card.minor.is_some());
     let minors = if all_have_minors { HashMap::new() } else { procfs::minors(host) };
     let tells_instances = cards.iter().all(Card::tells_instances);
-    let mut found = Found { devices: Vec::new(), warnings: Vec::new(), tells_instances };
+    let mut found =
+        Found { devices: Vec::new(), driver_version: None, warnings: Vec::new(), tells_instances };
     for (card, pci) in cards.iter().zip(addresses) {
         let device = with_node(card.device(pci), &minors, host);
         found.warnings.extend(card.warnings(&device));

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::device::{Device, Health, Identity, PciAddress, Use};
+use crate::inventory::health;
 use crate::inventory::sysfs::drm::Drm;
 use crate::inventory::sysfs::gpu::Gpu;
 use crate::inventory::sysfs::properties::{self, Properties};
@@ -22,20 +23,45 @@ pub(super) struct Reader<'a> {
     pub(super) uses: Option<HashMap<u64, Vec<Use>>>,
 }
 
+/// Domain, bus and device: the partitions of a card differ in the function alone.
+type Slot = (u32, u8, u8);
+
+fn slot(address: PciAddress) -> Slot {
+    (address.domain, address.bus, address.device)
+}
+
+/// What the graphics side knows of a card is that of all of its partitions.
+#[derive(Default)]
+struct Card {
+    partitions: usize,
+    /// Whose memory it was is not told.
+    uncorrected_errors: Option<u64>,
+}
+
 impl Reader<'_> {
     /// In the order of the nodes.
     pub(super) fn nodes(&self, gpus: &[Gpu]) -> Vec<Node> {
         let addresses: Vec<_> = gpus.iter().map(|gpu| self.address(gpu)).collect();
-        // Partitions differ in the function alone.
-        let card = |address: &Option<PciAddress>| address.map(|it| (it.domain, it.bus, it.device));
-        let is_alone =
-            |of: &Option<PciAddress>| addresses.iter().filter(|it| card(it) == card(of)).count() == 1;
+        let cards = self.cards(gpus, &addresses);
         let node = |(index, (gpu, address)): (u32, (&Gpu, &Option<PciAddress>))| Node {
             number: gpu.number,
             gpu_id: gpu.id,
-            device: self.device(index, gpu, *address, is_alone(address)),
+            device: self.device(index, gpu, *address, address.and_then(|it| cards.get(&slot(it)))),
         };
         (0..).zip(gpus.iter().zip(&addresses)).map(node).collect()
+    }
+
+    /// Each is asked for its errors once: the kernel asks the hardware.
+    fn cards(&self, gpus: &[Gpu], addresses: &[Option<PciAddress>]) -> HashMap<Slot, Card> {
+        let mut cards: HashMap<Slot, Card> = HashMap::new();
+        for (gpu, address) in gpus.iter().zip(addresses) {
+            let Some(address) = address else { continue };
+            let card = cards.entry(slot(*address)).or_default();
+            card.partitions += 1;
+            let minor = gpu.properties.as_ref().ok().and_then(|properties| properties.render_minor);
+            card.uncorrected_errors = card.uncorrected_errors.or_else(|| self.drm.uncorrected_errors(minor?));
+        }
+        cards
     }
 
     fn address(&self, gpu: &Gpu) -> Option<PciAddress> {
@@ -44,14 +70,17 @@ impl Reader<'_> {
         properties.address(properties.domain.or_else(|| Some(of_drm()?.domain)).unwrap_or(0))
     }
 
-    fn device(&self, index: u32, gpu: &Gpu, pci: Option<PciAddress>, is_alone: bool) -> Device {
+    fn device(&self, index: u32, gpu: &Gpu, pci: Option<PciAddress>, card: Option<&Card>) -> Device {
         let device = Device::new(index, Identity { pci, ..Identity::default() });
         let properties = match &gpu.properties {
             Ok(properties) => properties,
             Err(problem) => return Device { health: Health::Sick(problem.clone()), ..device },
         };
         let minor = properties.render_minor;
-        let nameless = || Health::Sick("KFD does not tell its PCI address".to_owned());
+        let is_alone = card.is_some_and(|card| card.partitions == 1);
+        let uncorrected_errors = card.and_then(|card| card.uncorrected_errors);
+        let nameless = pci.is_none().then(|| "KFD does not tell its PCI address".to_owned());
+        let why = nameless.or_else(|| health::of_errors(uncorrected_errors));
         // The graphics side counts the memory of the whole card.
         let of_card = |attribute| self.drm.bytes(minor.filter(|_| is_alone)?, attribute);
         let total = self.local_bytes(gpu.number).or_else(|| of_card("mem_info_vram_total"));
@@ -61,8 +90,9 @@ impl Reader<'_> {
             memory_used_mib: of_card("mem_info_vram_used").map(|bytes| bytes >> 20),
             minor,
             nodes: minor.map(|minor| self.drm.nodes(minor)).unwrap_or_default(),
-            health: pci.map_or_else(nameless, |_| Health::Sound),
+            health: why.map_or(Health::Sound, Health::Sick),
             processes: self.processes(gpu.id),
+            uncorrected_errors,
             unique_id: properties.unique_id,
             ..device
         }

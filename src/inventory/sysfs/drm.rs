@@ -54,6 +54,13 @@ impl<'a> Drm<'a> {
         self.attribute(minor, attribute)?.parse().ok()
     }
 
+    /// Of the card's memory, since the driver was loaded; the second file is what newer kernels have.
+    pub(super) fn uncorrected_errors(&self, minor: u32) -> Option<u64> {
+        let text =
+            ["ras/umc_err_count", "ras/aca_umc"].iter().find_map(|file| self.attribute(minor, file))?;
+        text.lines().find_map(|line| line.strip_prefix("ue:"))?.trim().parse().ok()
+    }
+
     fn attribute(&self, minor: u32, name: &str) -> Option<String> {
         let path = self.host.sys("class/drm").join(render(minor)).join("device").join(name);
         text(&path).ok().filter(|text| !text.is_empty())

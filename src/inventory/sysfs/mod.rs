@@ -23,6 +23,7 @@ use std::path::Path;
 use crate::device::Device;
 use crate::host::Host;
 use crate::inventory::answer::{Answer, Found, Silence};
+use crate::inventory::health;
 use describe::Reader;
 use drm::Drm;
 use gpu::Seen;
@@ -43,14 +44,11 @@ pub(super) struct Node {
 
 pub(super) fn read(host: &Host) -> Answer {
     let nodes = nodes(host)?;
-    let warning = |node: &Node| {
-        let problem = node.device.health.reason()?;
-        Some(format!("device {} is sick: {problem}", node.device.index))
-    };
-    let warnings = nodes.iter().filter_map(warning).collect();
-    let devices = nodes.into_iter().map(|node| node.device).collect();
+    let devices: Vec<Device> = nodes.into_iter().map(|node| node.device).collect();
+    let warnings = devices.iter().filter_map(health::warning);
+    let warnings = warnings.map(|warning| format!("sysfs: {warning}")).collect();
     // AMD's partitions are devices.
-    Ok(Found { devices, warnings, tells_instances: true })
+    Ok(Found { devices, driver_version: None, warnings, tells_instances: true })
 }
 
 /// The GPUs that HIP can use, in HIP's order.
@@ -112,7 +110,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::device::Use;
+    use crate::device::{Health, Use};
 
     struct Tree {
         root: tempfile::TempDir,
@@ -218,6 +216,7 @@ mod tests {
             .drm("renderD128", "0000:05:00.0")
             .drm("card2", "amdgpu_xcp.0")
             .drm("renderD129", "amdgpu_xcp.0")
+            .file("devices/0000:05:00.0/ras/umc_err_count", "ue: 2\nce: 0\n")
             .file("devices/0000:05:00.0/mem_info_vram_total", "206141652992\n")
             .file("devices/0000:05:00.0/mem_info_vram_used", "206141652992\n")
             .file(&format!("{NODES}/3/mem_banks/0/properties"), "heap_type 1\nsize_in_bytes 25767706624\n");
@@ -233,6 +232,11 @@ mod tests {
             "the whole card's is not its own"
         );
         assert_eq!(second.memory_mib, Some(24_574));
+        assert_eq!(
+            (first.uncorrected_errors, second.uncorrected_errors),
+            (Some(2), Some(2)),
+            "it may be either's memory"
+        );
     }
 
     #[test]
@@ -273,8 +277,32 @@ mod tests {
         let found = read(&tree.host).unwrap();
         let health: Vec<_> = found.devices.iter().map(|device| device.health.reason().is_none()).collect();
         assert_eq!(health, [true, false, false, true]);
-        assert!(found.warnings[0].starts_with("device 1 is sick: "), "{:?}", found.warnings);
-        assert_eq!(found.warnings[1], "device 2 is sick: KFD does not tell its PCI address");
+        assert!(found.warnings[0].starts_with("sysfs: device 1 is sick: "), "{:?}", found.warnings);
+        assert_eq!(found.warnings[1], "sysfs: device 2 is sick: KFD does not tell its PCI address");
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn uncorrected_errors_make_a_gpu_sick() {
+        for (case, file, text, count) in [
+            ("none",           "umc_err_count", "ue: 0\nce: 12\n",        Some(0)),
+            ("some",           "umc_err_count", "ue: 3\nce: 0\n",         Some(3)),
+            ("a newer kernel", "aca_umc",       "ue: 3\nce: 0\nde: 1\n", Some(3)),
+            ("another order",  "umc_err_count", "ce: 9\nue: 3\n",         Some(3)),
+            ("of another part", "gfx_err_count", "ue: 3\nce: 0\n",        None),
+            ("no count",       "umc_err_count", "Query failed\n",         None),
+        ] {
+            let tree = Tree::new()
+                .gpu(1, "1", 0x4300, 128)
+                .drm("renderD128", "0000:43:00.0")
+                .file(&format!("devices/0000:43:00.0/ras/{file}"), text);
+            let found = read(&tree.host).expect(case);
+            let why = "uncorrected errors of its memory since the driver was loaded: 3";
+            let health = if count == Some(3) { Health::Sick(why.to_owned()) } else { Health::Sound };
+            assert_eq!((found.devices[0].uncorrected_errors, &found.devices[0].health), (count, &health), "{case}");
+            let warnings = if count == Some(3) { vec![format!("sysfs: device 0 (0000:43:00.0) is sick: {why}")] } else { vec![] };
+            assert_eq!(found.warnings, warnings, "{case}");
+        }
     }
 
     #[test]

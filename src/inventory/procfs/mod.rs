@@ -4,17 +4,26 @@
 //! A card that an administrator has excluded is listed and not enumerated by the driver, so it does not
 //! count in the index (`an_excluded_card_does_not_count`).
 
+mod information;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::device::{self, Device, Health, Identity, PciAddress};
+use crate::device::{Device, Health, Identity, PciAddress};
 use crate::host::Host;
 use crate::inventory::answer::{Answer, Found, Silence};
+use crate::inventory::health;
+use information::Information;
 
 /// Below the `/proc` of the host.
 const GPUS: &str = "driver/nvidia/gpus";
+/// Of each card by its minor, what the driver lets be opened of it: with a directory for each GPU instance there is.
+const CAPABILITIES: &str = "driver/nvidia/capabilities";
+const VERSION: &str = "driver/nvidia/version";
+/// Why the instances of a card are not granted.
+const NAMELESS: &str = "the kernel does not tell their UUIDs";
 /// Ten times what any driver has written.
 const MOST_INFORMATION: u64 = 16_384;
 
@@ -32,9 +41,22 @@ pub(super) fn read(host: &Host) -> Answer {
         return Err(Silence::Nothing { why, sure: false });
     }
     cards.sort_by_key(Card::place);
-    let warnings = cards.iter().filter_map(Card::warning).collect();
-    let devices = (0..).zip(cards).map(|(index, card)| card.device(index, host)).collect();
-    Ok(Found { devices, warnings, tells_instances: false })
+    let mut found = Found {
+        devices: Vec::new(),
+        driver_version: version(host),
+        warnings: Vec::new(),
+        tells_instances: false,
+    };
+    for (index, card) in (0..).zip(cards) {
+        let is_wanted = card.is_excluded();
+        let device = card.device(index, host);
+        let warning = health::warning(&device).filter(|_| !is_wanted);
+        let of_instances = device.instances.as_ref().map(|_| health::withheld_instances(&device, NAMELESS));
+        let warnings = warning.into_iter().chain(of_instances);
+        found.warnings.extend(warnings.map(|warning| format!("procfs: {warning}")));
+        found.devices.push(device);
+    }
+    Ok(found)
 }
 
 fn unreadable(directory: &Path, err: io::Error) -> Silence {
@@ -61,24 +83,38 @@ pub(super) fn node(minor: u32, host: &Host) -> PathBuf {
     host.dev(format!("nvidia{minor}"))
 }
 
+/// One that is divided into nothing yet is not known from one that is whole.
+fn is_divided(minor: u32, host: &Host) -> bool {
+    let directory = host.proc(CAPABILITIES).join(format!("gpu{minor}/mig"));
+    let mut instances = fs::read_dir(directory).into_iter().flatten().flatten();
+    instances.any(|entry| entry.file_name().to_string_lossy().starts_with("gi"))
+}
+
 fn list(directory: &Path) -> io::Result<Vec<Card>> {
     let mut cards = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let information = information(&entry.path().join("information"));
+        let information = read_information(&entry.path().join("information"));
         cards.push(Card::new(&entry.file_name().to_string_lossy(), information));
     }
     Ok(cards)
 }
 
-/// A card whose file cannot be read keeps its address, and so is known and not granted.
-fn information(path: &Path) -> Result<Information, String> {
+/// The version of the driver that is loaded.
+fn version(host: &Host) -> Option<String> {
+    information::version(&read_text(&host.proc(VERSION)).ok()?)
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
     let mut text = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MOST_INFORMATION).read_to_end(&mut text))
-        .map_err(|err| format!("cannot read {}: {err}", path.display()))?;
-    parse(&String::from_utf8_lossy(&text))
-        .ok_or_else(|| format!("{} does not describe a card", path.display()))
+    File::open(path)?.take(MOST_INFORMATION).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// A card whose file cannot be read keeps its address, and so is known and not granted.
+fn read_information(path: &Path) -> Result<Information, String> {
+    let text = read_text(path).map_err(|err| format!("cannot read {}: {err}", path.display()))?;
+    information::parse(&text).ok_or_else(|| format!("{} does not describe a card", path.display()))
 }
 
 /// One directory of the driver.
@@ -96,13 +132,12 @@ impl Card {
 
     /// The driver's order: by address, and excluded cards after all that it enumerates.
     fn place(&self) -> (bool, Option<PciAddress>) {
-        (self.information.as_ref().is_ok_and(|information| information.excluded), self.pci)
+        (self.is_excluded(), self.pci)
     }
 
-    /// An exclusion is what the administrator wanted.
-    fn warning(&self) -> Option<String> {
-        let problem = self.information.as_ref().err()?;
-        Some(format!("a card is not granted: {problem}"))
+    /// It is what the administrator wanted.
+    fn is_excluded(&self) -> bool {
+        self.information.as_ref().is_ok_and(|information| information.excluded)
     }
 
     fn device(self, index: u32, host: &Host) -> Device {
@@ -112,7 +147,7 @@ impl Card {
                 Health::Lost("excluded by the driver's settings".to_owned())
             }
             Ok(Information { uuid: None, .. }) if self.pci.is_none() => {
-                Health::Sick("neither its UUID nor its PCI address is known".to_owned())
+                Health::Sick(health::NAMELESS.to_owned())
             }
             Ok(_) => Health::Sound,
         };
@@ -121,78 +156,16 @@ impl Card {
             name: model,
             minor,
             nodes: minor.map(|minor| node(minor, host)).into_iter().collect(),
+            instances: minor.filter(|minor| is_divided(*minor, host)).map(|_| Vec::new()),
             health,
             ..Device::new(index, Identity { uuid, pci: self.pci, id: None })
         }
     }
 }
 
-/// What one `information` file says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Information {
-    model: Option<String>,
-    uuid: Option<String>,
-    bus: Option<PciAddress>,
-    minor: Option<u32>,
-    excluded: bool,
-}
-
-/// `LABEL: VALUE` lines, padded with blanks and tabs; labels come and go with the driver's version.
-/// `None` if not one label is known: then it is no such file.
-fn parse(text: &str) -> Option<Information> {
-    let mut information = Information::default();
-    let mut known = false;
-    for (label, value) in text.lines().filter_map(|line| line.split_once(':')) {
-        let value = value.trim();
-        known |= match label.trim() {
-            "Model" => assign(&mut information.model, Some(value.replace(char::is_control, "?"))),
-            "GPU UUID" => assign(&mut information.uuid, device::uuid(value)),
-            "Bus Location" => assign(&mut information.bus, value.parse().ok()),
-            "Device Minor" => assign(&mut information.minor, value.parse().ok()),
-            "GPU Excluded" | "Blacklisted" => {
-                information.excluded = value == "Yes";
-                true
-            }
-            _ => false,
-        };
-    }
-    known.then_some(information)
-}
-
-fn assign<T>(field: &mut Option<T>, value: Option<T>) -> bool {
-    *field = value;
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    #[rustfmt::skip] // a table
-    fn accepts() {
-        let all = Information {
-            model: Some("NVIDIA L4".to_owned()), uuid: Some("GPU-1-a".to_owned()),
-            bus: "0000:3b:00.0".parse().ok(), minor: Some(3), excluded: false,
-        };
-        for (case, text, expected) in [
-            ("padded",        "Model: \t\t NVIDIA L4\nIRQ:   \t\t 63\nGPU UUID: \t GPU-1-a\nBus Location: \t 0000:3b:00.0\nDevice Minor: \t 3\nBlacklisted:\t No\n", all.clone()),
-            ("firmware",      "Model: NVIDIA L4\nGPU UUID: GPU-1-a\nBus Location: 0000:3b:00.0\nDevice Minor: 3\nGPU Firmware: 535.1\nGPU Excluded: No\n", all.clone()),
-            ("excluded",      "Model: NVIDIA L4\nGPU UUID: GPU-1-a\nBus Location: 0000:3b:00.0\nDevice Minor: 3\nGPU Excluded:\t Yes\n", Information { excluded: true, ..all.clone() }),
-            ("old exclusion", "Model: NVIDIA L4\nGPU UUID: GPU-1-a\nBus Location: 0000:3b:00.0\nDevice Minor: 3\nBlacklisted: Yes\n", Information { excluded: true, ..all.clone() }),
-            ("not started",   "Model: NVIDIA L4\nGPU UUID: GPU-????????-????-????-????-????????????\nBus Location: 0000:3b:00.0\nDevice Minor: 3\n", Information { uuid: None, ..all.clone() }),
-            ("no minor",      "Model: NVIDIA L4\nGPU UUID: GPU-1-a\nBus Location: 0000:3b:00.0\nDevice Minor: N/A\n", Information { minor: None, ..all.clone() }),
-        ] {
-            assert_eq!(parse(text), Some(expected), "{case}");
-        }
-    }
-
-    #[test]
-    fn rejects() {
-        for text in ["", "\n", "no label\n", "Name: eth0\n", "\0\0"] {
-            assert_eq!(parse(text), None, "{text}");
-        }
-    }
 
     /// A driver's directory with these cards: its name, and the lines of its file if it has one.
     fn host_with(cards: &[(&str, Option<&str>)]) -> (tempfile::TempDir, Host) {
@@ -259,7 +232,22 @@ mod tests {
             sick[2].starts_with("0000:02:00.0") && sick[2].contains("does not describe a card"),
             "{sick:?}"
         );
-        assert_eq!(found.warnings.len(), 2);
+        let warned: Vec<_> = found.devices.iter().zip(&found.warnings).collect();
+        assert_eq!(warned.len(), found.devices.len());
+        for (device, warning) in warned {
+            let at = device.identity.pci.map(|pci| format!(" ({pci})")).unwrap_or_default();
+            let why = device.health.reason().unwrap();
+            assert_eq!(*warning, format!("procfs: device {}{at} is sick: {why}", device.index));
+        }
+    }
+
+    #[test]
+    fn the_driver_tells_its_version() {
+        let (_root, host) = host_with(&[("0000:01:00.0", Some("Device Minor: 0\n"))]);
+        assert_eq!(read(&host).unwrap().driver_version, None);
+        fs::write(host.proc(VERSION), "NVRM version: NVIDIA UNIX x86_64 Kernel Module  384.81  Sat\n")
+            .unwrap();
+        assert_eq!(read(&host).unwrap().driver_version.as_deref(), Some("384.81"));
     }
 
     #[test]
@@ -271,5 +259,22 @@ mod tests {
         fs::remove_dir(host.proc(GPUS)).unwrap();
         fs::write(host.proc(GPUS), "").unwrap();
         assert!(matches!(read(&host), Err(Silence::Broken { .. })), "{}", root.path().display());
+    }
+
+    #[test]
+    fn a_divided_card_is_not_offered_whole() {
+        let (_root, host) = host_with(&[
+            ("0000:01:00.0", Some("Device Minor: 1\n")),
+            ("0000:02:00.0", Some("Device Minor: 0\n")),
+            ("0000:03:00.0", Some("Model: A\n")),
+        ]);
+        fs::create_dir_all(host.proc(CAPABILITIES).join("gpu0/mig/gi7/ci0")).unwrap();
+        fs::create_dir_all(host.proc(CAPABILITIES).join("gpu1/mig")).unwrap();
+        let found = read(&host).unwrap();
+        let instances: Vec<_> = found.devices.iter().map(|device| device.instances.clone()).collect();
+        assert_eq!((instances, found.tells_instances), (vec![None, Some(Vec::new()), None], false));
+        let warning = "procfs: device 1 (0000:02:00.0) is divided (MIG), and its instances are not granted: \
+                       the kernel does not tell their UUIDs";
+        assert_eq!(found.warnings, [warning]);
     }
 }

@@ -1,0 +1,215 @@
+//! Moving an owner and its descendants from group to group.
+//!
+//! A process is moved with all its threads, and a child is born into its parent's group. So one that is born
+//! of a process that was not moved yet is found by looking again, until nothing new is found. A process whose
+//! parent has ended belongs to no owner any more, as far as can be told.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::cgroup::is_name;
+use crate::cgroup::membership::Place;
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::deadline::Deadline;
+
+/// The control file that lists the processes of a group and takes those that are moved there.
+pub(super) const PROCESSES: &str = "cgroup.procs";
+
+/// Who was moved, and from where.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    from: HashMap<u32, PathBuf>,
+}
+
+/// Every process that was seen, with its parent.
+#[derive(Debug, Default)]
+struct Seen {
+    parents: HashMap<u32, u32>,
+}
+
+impl Moved {
+    /// Moves `owner` and its descendants to `group`, but not this process and its children. After an error,
+    /// what was moved is to be put [back](Moved::put_back).
+    pub(super) fn move_in(
+        &mut self,
+        host: &Host,
+        owner: u32,
+        group: &Place,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        let processes = group.directory.join(PROCESSES);
+        let mut file = open(&processes)?;
+        let mut seen = Seen::default();
+        while seen.look(host)? {
+            for pid in seen.descendants(owner) {
+                if let Some(from) = self.is_elsewhere(host, pid, group)? {
+                    self.from.insert(pid, from);
+                    enter(&mut file, pid, &processes)?;
+                }
+            }
+            if deadline.has_passed() {
+                return Err(
+                    deadline.error(format!("the descendants of pid {owner}, of which there are ever more"))
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The group that `pid` is to be taken from. One that is confined on its own account is left there.
+    fn is_elsewhere(&self, host: &Host, pid: u32, group: &Place) -> Result<Option<PathBuf>, Error> {
+        if self.from.contains_key(&pid) {
+            return Ok(None);
+        }
+        let place = match Place::of(host, pid, Some(group.version)) {
+            Ok(place) => place,
+            Err(Error::Owner(_)) => return Ok(None), // it has exited
+            Err(error) => return Err(error),
+        };
+        let path = Path::new(&place.path);
+        let above = group.parent().map(|parent| parent.path).unwrap_or_default();
+        let below = path.strip_prefix(&above).unwrap_or(path);
+        let is_confined = below.components().any(|part| part.as_os_str().to_str().is_some_and(is_name));
+        Ok(Some(place.directory).filter(|_| !is_confined))
+    }
+
+    /// Everyone that was moved goes back to where it was.
+    pub(super) fn take_out(&self) -> Result<(), Error> {
+        self.from.iter().try_for_each(|(pid, from)| {
+            let processes = from.join(PROCESSES);
+            enter(&mut open(&processes)?, *pid, &processes)
+        })
+    }
+
+    /// Empties `group`: everyone goes back to where it was, and whoever was born meanwhile to `parent`.
+    pub(super) fn put_back(&self, group: &Place, parent: &Path, deadline: Deadline) -> Result<(), Error> {
+        empty(group, deadline, |pid| self.from.get(&pid).map_or(parent, PathBuf::as_path))
+    }
+}
+
+/// Moves every process of `group` to where `to` says.
+pub(super) fn empty<'a>(
+    group: &Place,
+    deadline: Deadline,
+    to: impl Fn(u32) -> &'a Path,
+) -> Result<(), Error> {
+    loop {
+        let members = members(group)?;
+        if members.is_empty() {
+            return Ok(());
+        }
+        for pid in members {
+            let processes = to(pid).join(PROCESSES);
+            enter(&mut open(&processes)?, pid, &processes)?;
+        }
+        if deadline.has_passed() {
+            return Err(
+                deadline.error(format!("the processes of {}, of which there are ever more", group.path))
+            );
+        }
+    }
+}
+
+/// The processes of a group; none if there is no such group.
+pub(super) fn members(group: &Place) -> Result<Vec<u32>, Error> {
+    let path = group.directory.join(PROCESSES);
+    match fs::read_to_string(&path) {
+        Ok(list) => Ok(list.lines().filter_map(|line| line.parse().ok()).collect()),
+        Err(error) if is_gone(&error) => Ok(Vec::new()),
+        Err(error) => Err(Error::Isolation(format!("cannot read {}: {error}", path.display()))),
+    }
+}
+
+/// ENODEV: the group was removed while the file was open.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
+}
+
+fn open(processes: &Path) -> Result<File, Error> {
+    File::options().write(true).open(processes).map_err(|error| {
+        Error::Isolation(format!("cannot move a process to {}: {error}", processes.display()))
+    })
+}
+
+/// A process that has exited is no error.
+fn enter(file: &mut File, pid: u32, processes: &Path) -> Result<(), Error> {
+    match file.write_all(format!("{pid}\n").as_bytes()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        Err(error) => {
+            let problem = explain(&error);
+            Err(Error::Isolation(format!("cannot move pid {pid} to {}: {problem}", processes.display())))
+        }
+    }
+}
+
+fn explain(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => {
+            "the group above is threaded, and takes whole processes no more; start the owner \
+                                   in a group that is no part of a threaded one"
+                .to_owned()
+        }
+        Some(libc::EBUSY) => {
+            "the group above hands controllers to its children (cgroup.subtree_control), so that it \
+                              may have no processes of its own"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+impl Seen {
+    /// Looks for processes that were not seen before; whether there were any.
+    fn look(&mut self, host: &Host) -> Result<bool, Error> {
+        let listed = host.pids().map_err(Error::io("list", host.proc("")))?;
+        let before = self.parents.len();
+        for pid in listed {
+            if !self.parents.contains_key(&pid)
+                && let Some(process) = host.process(pid)?
+            {
+                self.parents.insert(pid, process.parent);
+            }
+        }
+        Ok(self.parents.len() > before)
+    }
+
+    /// `owner` first, then those whose ancestor it is, without this process and what comes of it.
+    fn descendants(&self, owner: u32) -> Vec<u32> {
+        let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (pid, parent) in &self.parents {
+            children.entry(*parent).or_default().push(*pid);
+        }
+        let mut found = vec![owner];
+        let mut at = 0;
+        while let Some(pid) = found.get(at) {
+            let of_it = children.remove(pid).unwrap_or_default();
+            found.extend(of_it.into_iter().filter(|child| *child != std::process::id()));
+            at += 1;
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_and_what_comes_of_it_are_no_descendants() {
+        let own = std::process::id();
+        let parents = [(10, 1), (20, 10), (30, 20), (40, 1), (own, 20), (own + 1, own)];
+        let mut found = Seen { parents: parents.into_iter().collect() }.descendants(10);
+        found.sort_unstable();
+        assert_eq!(found, [10, 20, 30]);
+    }
+
+    #[test]
+    fn a_circle_of_parents_has_an_end() {
+        let seen = Seen { parents: [(10, 20), (20, 10)].into_iter().collect() };
+        assert_eq!(seen.descendants(10), [10, 20, 10]);
+    }
+}

@@ -1,0 +1,250 @@
+//! The proof that a group keeps its processes from what it denies, and from nothing that was granted.
+//!
+//! A child of ours enters the group and asks with faccessat(2), as root: the kernel's filter of devices answers
+//! EPERM, and no driver is asked, as it would be by open(2), which can initialise a GPU, or hang. Where not one
+//! of the denied nodes is there to be asked for, the child makes one that nobody else sees.
+
+#![expect(unsafe_code, reason = "what a child does after fork has no safe form")]
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::makedev;
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid, fork, getpid, pipe2};
+
+use crate::cgroup::denylist::{Denylist, Rules};
+use crate::cgroup::members::PROCESSES;
+use crate::cgroup::membership::Place;
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::deadline::Deadline;
+use crate::host::node::{NodeNumber, number_at};
+
+/// A node that the child asks for.
+#[derive(Debug)]
+struct Question {
+    path: PathBuf,
+    number: NodeNumber,
+    is_denied: bool,
+}
+
+/// A denied node that only the child sees: on a file system of its own, mounted over a directory in a mount
+/// namespace of its own.
+#[derive(Debug)]
+struct Temporary {
+    directory: CString,
+    number: NodeNumber,
+}
+
+/// What the child is handed: nothing that it would have to allocate for.
+struct Task<'a> {
+    parent: Pid,
+    /// Every descriptor of ours, the lock's among them.
+    open: &'a [RawFd],
+    processes: RawFd,
+    answers: RawFd,
+    temporary: Option<(&'a CStr, &'a CStr, u64)>,
+    paths: &'a [CString],
+}
+
+/// Fails unless the group denies and allows what the rules say. `nodes`: where nodes of GPUs may be found.
+pub(super) fn prove(
+    host: &Host,
+    group: &Place,
+    rules: &Rules,
+    nodes: &[PathBuf],
+    deadline: Deadline,
+) -> Result<(), Error> {
+    let mut questions = questions(rules, nodes);
+    let temporary = temporary(host, &rules.denied, &questions);
+    questions.extend(temporary.iter().map(|temporary| Question {
+        path: node_in(&temporary.directory),
+        number: temporary.number,
+        is_denied: true,
+    }));
+    let answers = ask(host, group, &questions, temporary.as_ref(), deadline)?;
+    questions.iter().zip(answers).try_for_each(|(question, answer)| question.judge(answer, group))
+}
+
+fn questions(rules: &Rules, nodes: &[PathBuf]) -> Vec<Question> {
+    let question = |path: &PathBuf| {
+        let number = number_at(path)?;
+        let is_denied = rules.denied.denies(number);
+        let matters = is_denied || rules.granted.contains(&number);
+        matters.then(|| Question { path: path.clone(), number, is_denied })
+    };
+    nodes.iter().filter_map(question).collect()
+}
+
+/// None if a denied node is there, or nothing is denied.
+fn temporary(host: &Host, denied: &Denylist, questions: &[Question]) -> Option<Temporary> {
+    let number = denied.numbers().next().filter(|_| !questions.iter().any(|question| question.is_denied))?;
+    let directory = CString::new(host.proc("").as_os_str().as_bytes()).ok()?;
+    Some(Temporary { directory, number })
+}
+
+fn node_in(directory: &CStr) -> PathBuf {
+    Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes())).join("node")
+}
+
+impl Question {
+    /// `answer` is the error number, or 0.
+    fn judge(&self, answer: i32, group: &Place) -> Result<(), Error> {
+        let is_refused = answer == libc::EPERM;
+        if is_refused == self.is_denied {
+            return Ok(());
+        }
+        let (path, number, directory) = (self.path.display(), self.number, group.directory.display());
+        let problem = match self.is_denied {
+            true if answer == 0 => "can still be opened by the processes of".to_owned(),
+            true => format!("is not proven to be denied ({}) to", io::Error::from_raw_os_error(answer)),
+            false => "was granted and is denied by a group above".to_owned(),
+        };
+        Err(Error::Isolation(format!("{path} ({number}) {problem} {directory}; nothing was changed")))
+    }
+}
+
+/// One answer for each question.
+fn ask(
+    host: &Host,
+    group: &Place,
+    questions: &[Question],
+    temporary: Option<&Temporary>,
+    deadline: Deadline,
+) -> Result<Vec<i32>, Error> {
+    let failed = |what: &str, error: io::Error| {
+        Error::Isolation(format!("cannot prove what {} denies: {what}: {error}", group.directory.display()))
+    };
+    let path = group.directory.join(PROCESSES);
+    let processes = File::options().write(true).open(&path).map_err(|error| failed("cgroup.procs", error))?;
+    let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(|error| failed("pipe", error.into()))?;
+    let open = host.own_descriptors().map_err(|error| failed("its own descriptors", error))?;
+    let paths: Vec<CString> = questions.iter().filter_map(|it| c_path(&it.path)).collect();
+    let node = temporary.and_then(|temporary| c_path(&node_in(&temporary.directory)));
+    let task = Task {
+        parent: getpid(),
+        open: &open,
+        processes: processes.as_raw_fd(),
+        answers: writer.as_raw_fd(),
+        temporary: temporary.zip(node.as_deref()).map(|(temporary, node)| {
+            let NodeNumber { major, minor } = temporary.number;
+            (temporary.directory.as_c_str(), node, makedev(major.into(), minor.into()))
+        }),
+        paths: &paths,
+    };
+    // SAFETY: the child makes nothing but system calls, on memory that was allocated before.
+    let child = match unsafe { fork() }.map_err(|error| failed("fork", error.into()))? {
+        ForkResult::Child => unsafe { answer(&task) },
+        ForkResult::Parent { child } => child,
+    };
+    drop(writer);
+    let answers = listen(File::from(reader), deadline);
+    // It has ended, or is not to go on; in the group it would keep the group from being removed.
+    let _ = kill(child, Signal::SIGKILL);
+    let _ = waitpid(child, None);
+    match answers.map_err(|error| failed("pipe", error))? {
+        None => Err(deadline.error("the proof of the isolation")),
+        Some(answers) => read(&answers, questions.len()).map_err(|(what, error)| failed(what, error)),
+    }
+}
+
+fn c_path(path: &Path) -> Option<CString> {
+    CString::new(path.as_os_str().as_bytes()).ok()
+}
+
+/// All that the child says; `None` if the deadline passed.
+fn listen(mut reader: File, deadline: Deadline) -> io::Result<Option<Vec<i32>>> {
+    let mut bytes = Vec::new();
+    loop {
+        let left = PollTimeout::try_from(deadline.left()).unwrap_or(PollTimeout::MAX);
+        if poll(&mut [PollFd::new(reader.as_fd(), PollFlags::POLLIN)], left)? == 0 {
+            return Ok(None);
+        }
+        let mut part = [0; 4096];
+        match reader.read(&mut part)? {
+            0 => break,
+            count => bytes.extend_from_slice(&part[..count]),
+        }
+    }
+    let (words, _) = bytes.as_chunks::<4>();
+    Ok(Some(words.iter().map(|word| i32::from_ne_bytes(*word)).collect()))
+}
+
+/// First whether the node was made and the group entered, then the answers.
+fn read(words: &[i32], count: usize) -> Result<Vec<i32>, (&'static str, io::Error)> {
+    let error = |at: usize| words.get(at).copied().unwrap_or(libc::ECHILD);
+    for (at, what) in [(0, "a node to ask for"), (1, "entering the group")] {
+        if error(at) != 0 {
+            return Err((what, io::Error::from_raw_os_error(error(at))));
+        }
+    }
+    match words.get(2..) {
+        Some(answers) if answers.len() == count => Ok(answers.to_vec()),
+        _ => Err(("its answers", io::ErrorKind::UnexpectedEof.into())),
+    }
+}
+
+/// The child: enters the group, asks, and ends.
+///
+/// # Safety
+/// To be called in a child after fork(2), of a program that may have more threads: it makes system calls alone.
+unsafe fn answer(task: &Task<'_>) -> ! {
+    // SAFETY: all of them take numbers, or pointers to what the caller allocated.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != task.parent.as_raw() {
+            libc::_exit(1);
+        }
+        let kept = [task.processes, task.answers];
+        task.open.iter().filter(|fd| !kept.contains(fd)).for_each(|fd| {
+            libc::close(*fd);
+        });
+        let say = |word: i32| libc::write(task.answers, word.to_ne_bytes().as_ptr().cast(), 4) == 4;
+        let made = task.temporary.map_or(0, |(directory, node, number)| make(directory, node, number));
+        if !say(made) || made != 0 {
+            libc::_exit(1);
+        }
+        let entered = error_of(libc::write(task.processes, c"0".as_ptr().cast(), 1));
+        if !say(entered) || entered != 0 {
+            libc::_exit(1);
+        }
+        for path in task.paths {
+            let both = libc::R_OK | libc::W_OK;
+            say(error_of(libc::faccessat(libc::AT_FDCWD, path.as_ptr(), both, 0) as isize));
+        }
+        libc::_exit(0)
+    }
+}
+
+/// Makes the node where only this process sees it.
+///
+/// # Safety
+/// As for [`answer`].
+unsafe fn make(directory: &CStr, node: &CStr, number: u64) -> i32 {
+    // SAFETY: the strings end in NUL, and the pointers that may be null are.
+    unsafe {
+        let (none, nothing) = (std::ptr::null(), std::ptr::null());
+        let is_done = libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, nothing) == 0
+            && libc::mount(c"tmpfs".as_ptr(), directory.as_ptr(), c"tmpfs".as_ptr(), 0, nothing) == 0
+            && libc::mknod(node.as_ptr(), libc::S_IFCHR | 0o600, number) == 0;
+        if is_done { 0 } else { *libc::__errno_location() }
+    }
+}
+
+/// The error number of a system call, or 0.
+fn error_of(result: isize) -> i32 {
+    if result >= 0 {
+        return 0;
+    }
+    // SAFETY: the error number of this thread, which is always there.
+    unsafe { *libc::__errno_location() }
+}

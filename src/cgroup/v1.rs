@@ -1,0 +1,177 @@
+//! cgroup v1: the rules of the controller `devices` (kernel document admin-guide/cgroup-v1/devices.rst).
+//!
+//! A group allows all but its exceptions, or nothing but its exceptions. What it has of either it took from
+//! the group above when it was made. In the first kind the exceptions cannot be read back: the list stays
+//! `a *:* rwm`. In the second a rule for one node takes nothing from a rule for all nodes of a major, which
+//! therefore has to be written out.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use crate::cgroup::denylist::Denylist;
+use crate::error::Error;
+use crate::host::node::NodeNumber;
+
+/// Minors that stay allowed one by one where a rule for all of a major has to go.
+const WRITTEN_OUT: u32 = 256;
+
+/// A line of `devices.list` that allows character devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Allowed {
+    /// `None`: all.
+    major: Option<u32>,
+    minor: Option<u32>,
+    access: String,
+}
+
+impl Allowed {
+    fn opens(&self, number: NodeNumber) -> bool {
+        self.major.is_none_or(|major| major == number.major)
+            && self.minor.is_none_or(|minor| minor == number.minor)
+            && ['r', 'w'].iter().all(|access| self.access.contains(*access))
+    }
+}
+
+/// What a group allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Policy {
+    AllBut,
+    NoneBut(Vec<Allowed>),
+}
+
+/// Rules to be written, one a write, in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rules {
+    allow: Vec<String>,
+    deny: Vec<String>,
+    /// Again, after what covered them was denied.
+    allow_again: Vec<String>,
+}
+
+fn parse(list: &str) -> Policy {
+    if list.lines().any(|line| line.starts_with('a')) {
+        return Policy::AllBut;
+    }
+    Policy::NoneBut(list.lines().filter_map(parse_line).collect())
+}
+
+/// `c 195:* rwm`
+fn parse_line(line: &str) -> Option<Allowed> {
+    let (number, access) = line.strip_prefix("c ")?.split_once(' ')?;
+    let (major, minor) = number.split_once(':')?;
+    let part = |text: &str| if text == "*" { Some(None) } else { text.parse().ok().map(Some) };
+    Some(Allowed { major: part(major)?, minor: part(minor)?, access: access.trim().to_owned() })
+}
+
+/// `granted` is allowed again, which matters to a group that denied it before.
+fn rules(policy: &Policy, denied: &Denylist, granted: &BTreeSet<NodeNumber>) -> Result<Rules, String> {
+    let rule = |number: NodeNumber| format!("c {number} rwm");
+    let mut rules = Rules { deny: denied.numbers().map(rule).collect(), ..Rules::default() };
+    let Policy::NoneBut(allowed) = policy else {
+        rules.allow = granted.iter().copied().map(rule).collect();
+        return Ok(rules);
+    };
+    // Not more than the group above is likely to allow: it is asked for all of a rule's access in one.
+    let missing = granted.iter().filter(|number| !allowed.iter().any(|allowed| allowed.opens(**number)));
+    rules.allow = missing.map(|number| format!("c {number} rw")).collect();
+    for wide in allowed.iter().filter(|allowed| allowed.minor.is_none() && allowed.access != "m") {
+        let Some(major) = wide.major else {
+            let problem =
+                "the group allows every character device by a rule of its own, from which none can be taken";
+            return Err(problem.to_owned());
+        };
+        if denied.spans.iter().any(|span| span.major == major) {
+            rules.deny.push(format!("c {major}:* {}", wide.access));
+            let numbers = (0..WRITTEN_OUT).map(|minor| NodeNumber { major, minor });
+            let kept = numbers.filter(|number| !denied.denies(*number));
+            rules.allow_again.extend(kept.map(|number| format!("c {number} {}", wide.access)));
+        }
+    }
+    Ok(rules)
+}
+
+/// Denies to the group at `directory` what is denied, and allows what is granted.
+pub(crate) fn set(directory: &Path, denied: &Denylist, granted: &BTreeSet<NodeNumber>) -> Result<(), Error> {
+    let path = directory.join("devices.list");
+    let list = fs::read_to_string(&path).map_err(|error| refused("read", &path, &error))?;
+    let rules = rules(&parse(&list), denied, granted)
+        .map_err(|problem| Error::Isolation(format!("{}: {problem}", directory.display())))?;
+    write(&directory.join("devices.allow"), &rules.allow)?;
+    write(&directory.join("devices.deny"), &rules.deny)?;
+    write(&directory.join("devices.allow"), &rules.allow_again)
+}
+
+/// The kernel takes one rule with each write.
+fn write(path: &Path, rules: &[String]) -> Result<(), Error> {
+    if rules.is_empty() {
+        return Ok(());
+    }
+    let mut file = File::options().write(true).open(path).map_err(|error| refused("open", path, &error))?;
+    for rule in rules {
+        file.write_all(rule.as_bytes()).map_err(|error| {
+            Error::Isolation(format!("cannot write `{rule}` to {}: {}", path.display(), explain(&error)))
+        })?;
+    }
+    Ok(())
+}
+
+fn refused(action: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::Isolation(format!("cannot {action} {}: {}", path.display(), explain(error)))
+}
+
+fn explain(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => {
+            "the kernel allows it to CAP_SYS_ADMIN alone, and allows nothing that the group above denies"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(text: &str) -> NodeNumber {
+        text.parse().unwrap()
+    }
+
+    fn of(list: &str) -> Result<Rules, String> {
+        let denied = Denylist::of(["195:1", "195:2", "226:1"].map(number));
+        rules(&parse(list), &denied, &BTreeSet::from([number("195:0")]))
+    }
+
+    #[test]
+    fn a_group_that_allows_all_is_told_the_exceptions() {
+        let rules = of("a *:* rwm\n").unwrap();
+        assert_eq!(rules.allow, ["c 195:0 rwm"]);
+        assert_eq!(rules.deny, ["c 195:1 rwm", "c 195:2 rwm", "c 226:1 rwm"]);
+        assert!(rules.allow_again.is_empty());
+    }
+
+    #[test]
+    fn a_rule_for_all_of_a_major_is_written_out() {
+        let rules = of("c *:* m\nb *:* m\nc 1:3 rwm\nc 195:* rw\nc 136:* rwm\n").unwrap();
+        assert_eq!(rules.deny, ["c 195:1 rwm", "c 195:2 rwm", "c 226:1 rwm", "c 195:* rw"]);
+        assert!(rules.allow.is_empty(), "195:0 is allowed already");
+        assert_eq!(rules.allow_again.len(), 254);
+        assert_eq!(rules.allow_again[..2], ["c 195:0 rw", "c 195:3 rw"]);
+        assert!(rules.allow_again.contains(&"c 195:255 rw".to_owned()));
+    }
+
+    #[test]
+    fn what_was_denied_is_allowed_again_as_far_as_opening_goes() {
+        let rules = of("c *:* m\nc 195:0 r\nc 1:3 rwm\n").unwrap();
+        assert_eq!(rules.allow, ["c 195:0 rw"]);
+        assert_eq!(rules.deny, ["c 195:1 rwm", "c 195:2 rwm", "c 226:1 rwm"]);
+    }
+
+    #[test]
+    fn a_rule_for_every_device_is_no_isolation() {
+        let problem = of("c *:* rwm\n").unwrap_err();
+        assert!(problem.starts_with("the group allows every character device"), "{problem}");
+    }
+}

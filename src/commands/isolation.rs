@@ -1,0 +1,169 @@
+//! Keeping an owner to what it is given (`--cgroup`): which nodes those are, and in which control group.
+
+use super::Context;
+use crate::assignment::{Owner, Record};
+use crate::cgroup::denylist::Nodes;
+use crate::cgroup::membership::Version;
+use crate::cgroup::{self, Confined, Group};
+use crate::cli::{Allocation, Cgroup, Print};
+use crate::device::{Inventory, Part, Unit};
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::capability::Capability;
+use crate::host::node::Majors;
+use crate::inventory::Vendor;
+use crate::policy::Occupancy;
+use crate::visible::Seen;
+
+/// What is to be put in force, and what is in force already.
+pub(super) struct Isolation<'a> {
+    context: &'a Context<'a>,
+    inventory: &'a Inventory,
+    owner: &'a Owner,
+    nodes: Nodes,
+    group: Group,
+    /// What the owner holds already, which it is to keep.
+    held: Vec<Unit>,
+    /// Whether it is kept to `held` now.
+    is_in_force: bool,
+}
+
+/// What is known before anything is given.
+pub(super) struct Situation<'a, 'r> {
+    pub(super) inventory: &'a Inventory,
+    pub(super) owner: &'a Owner,
+    pub(super) record: &'r Record,
+    pub(super) occupancy: &'r Occupancy<'r>,
+}
+
+/// What of the host's nodes concerns the devices of an inventory.
+pub(super) fn nodes(host: &Host, inventory: &Inventory) -> Result<Nodes, Error> {
+    let unreadable =
+        |error| Error::Isolation(format!("it cannot be told which nodes the devices have: {error}"));
+    let is_nvidia = Vendor::of(&inventory.source) == Some(Vendor::Nvidia);
+    let majors = if is_nvidia { host.majors().map_err(unreadable)? } else { Majors::default() };
+    let capabilities = match majors.capabilities {
+        Some(major) => Some((major, host.mig_capabilities().map_err(unreadable)?)),
+        None => None,
+    };
+    let devices = inventory.devices.iter().map(|device| host.node_numbers(device, majors.cards)).collect();
+    Ok(Nodes { cards: majors.cards, capabilities, devices })
+}
+
+/// Whether the owner is to be confined: it was asked for, or is so already.
+pub(super) fn is_wanted(how: Option<Cgroup>, situation: &Situation<'_, '_>) -> bool {
+    how.is_some_and(|how| how != Cgroup::No) || situation.recorded().is_some()
+}
+
+impl Situation<'_, '_> {
+    /// The group of the owner, as an earlier grant recorded it.
+    fn recorded(&self) -> Option<&str> {
+        let own = self.record.assignments.iter().filter(|assignment| assignment.owner.is(self.owner));
+        own.filter_map(|assignment| assignment.cgroup.as_deref()).next()
+    }
+
+    /// What the owner holds.
+    fn held(&self) -> Vec<Unit> {
+        let is_own = |holder: &usize| {
+            let assignment = &self.record.assignments[*holder];
+            let is_by_pid = assignment.is_the_scripts() && assignment.owner.pid == self.owner.pid;
+            assignment.owner.is(self.owner) || is_by_pid
+        };
+        let places = self.occupancy.places.iter();
+        places.filter(|place| place.holders.iter().any(is_own)).map(|place| place.unit).collect()
+    }
+
+    /// An owner inside the group of another can open what that was given, whatever it is given itself.
+    pub(super) fn check_not_inside_another(&self, host: &Host) -> Result<(), Error> {
+        if self.record.assignments.iter().all(|assignment| assignment.cgroup.is_none()) {
+            return Ok(());
+        }
+        let pid = self.owner.pid;
+        match cgroup::confining_another(&host.cgroup(pid)?, self.owner) {
+            None => Ok(()),
+            Some((group, other)) => Err(Error::Isolation(format!(
+                "pid {pid} is in control group {group} and can open what pid {other} was given, and nothing else; \
+                 ask for pid {other} with --owner {other}"
+            ))),
+        }
+    }
+}
+
+impl<'a> Isolation<'a> {
+    pub(super) fn of(
+        context: &'a Context<'a>,
+        situation: &Situation<'a, '_>,
+        how: Option<Cgroup>,
+    ) -> Result<Isolation<'a>, Error> {
+        let Situation { inventory, owner, .. } = *situation;
+        let host = &context.host;
+        let wanted = match how {
+            Some(Cgroup::V1) => Some(Version::V1),
+            Some(Cgroup::V2) => Some(Version::V2),
+            Some(Cgroup::Any | Cgroup::BestEffort | Cgroup::No) | None => None,
+        };
+        let recorded = situation.recorded().map(|text| Group::recorded(host, owner, text)).transpose()?;
+        let version = recorded.as_ref().map_or(wanted, |group| Some(group.version()));
+        // By now it can be in another: somebody may have moved it, or have removed the group.
+        let group = Group::of(host, owner, version)?;
+        let is_in_force = recorded.as_ref() == Some(&group) && group.exists();
+        let nodes = nodes(host, inventory)?;
+        Ok(Isolation { context, inventory, owner, nodes, group, held: situation.held(), is_in_force })
+    }
+
+    /// What is printed must stay true: whoever counts what it can open counts anew when that changes.
+    pub(super) fn check_numbering(&self, options: &Allocation, seen: &Seen) -> Result<(), Error> {
+        if options.print != Print::Index {
+            return Ok(());
+        }
+        if !self.held.is_empty() {
+            return Err(Error::Refused(format!(
+                "pid {} holds devices already, and their indexes would change with more that it can open; ask with \
+                 --print uuid (or pci, or host-index)",
+                self.owner.pid
+            )));
+        }
+        if seen.is_relative(self.inventory) {
+            return Err(Error::Usage(
+                "a variable such as CUDA_VISIBLE_DEVICES names devices in the owner's environment that it cannot \
+                 open once it is confined, and its runtime would see none; unset it there, or use \
+                 --ignore-visible-devices"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// How the owner counts once it can open what it is given alone.
+    pub(super) fn seen(&self, units: &[Unit]) -> Seen {
+        let mut parts: Vec<Part> = units.iter().map(|unit| Part::whole(unit.device)).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        Seen { parts, limit: None, ignored: None }
+    }
+
+    /// Puts it in force, and proves it. After an error everything is as it was.
+    pub(super) fn confine(&self, units: &[Unit]) -> Result<Confined, Error> {
+        let all: Vec<Unit> = self.held.iter().chain(units).copied().collect();
+        self.check_instances(&all)?;
+        let rules = |units: &[Unit]| self.nodes.rules(self.inventory, units).map_err(Error::Isolation);
+        let before = if self.is_in_force { Some(rules(&self.held)?) } else { None };
+        let host = &self.context.host;
+        let named = self.inventory.devices.iter().flat_map(|device| device.nodes.iter().cloned());
+        let nodes: Vec<_> = named.chain(host.gpu_nodes()).collect();
+        let deadline = self.context.deadline;
+        Confined::confine(host, self.owner, self.group.clone(), &rules(&all)?, before, &nodes, deadline)
+    }
+
+    /// NVIDIA's driver lets a process with CAP_SYS_ADMIN use every instance of a card that it can open.
+    fn check_instances(&self, units: &[Unit]) -> Result<(), Error> {
+        let pid = self.owner.pid;
+        let is_divided = units.iter().any(|unit| unit.instance.is_some());
+        if is_divided && self.context.host.capabilities_of(&pid.to_string())?.has(Capability::SysAdmin) {
+            return Err(Error::Isolation(format!(
+                "pid {pid} has CAP_SYS_ADMIN, which opens every MIG instance of a card to it; run it as an ordinary user"
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! The control groups of dead owners: removed once they are empty. Descendants that live on in one are kept from
+//! every GPU and named, and not killed; what they have open they keep.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::isolation;
+use crate::assignment::{Record, Standing};
+use crate::cgroup::Group;
+use crate::device::Inventory;
+use crate::error::Error;
+use crate::host::Host;
+use crate::notes::Notes;
+
+/// Pids that a message names.
+const MOST_NAMED: usize = 3;
+
+/// What the dead of a record have left.
+pub(super) struct Remains<'a> {
+    host: &'a Host,
+    record: &'a Record,
+    /// By the group's name in the record.
+    orphans: RefCell<BTreeMap<String, Vec<u32>>>,
+}
+
+impl<'a> Remains<'a> {
+    pub(super) fn of(host: &'a Host, record: &'a Record) -> Remains<'a> {
+        Remains { host, record, orphans: RefCell::default() }
+    }
+
+    /// Whether processes live on in the group of an assignment whose owner is dead. A group that cannot be looked
+    /// into may have some.
+    pub(super) fn has_orphans(&self, position: usize) -> bool {
+        let Some(name) = &self.record.assignments[position].cgroup else { return false };
+        if let Some(orphans) = self.orphans.borrow().get(name) {
+            return !orphans.is_empty();
+        }
+        let orphans = self.group(position).and_then(|group| group.members()).unwrap_or(vec![0]);
+        let has_orphans = !orphans.is_empty();
+        self.orphans.borrow_mut().insert(name.clone(), orphans);
+        has_orphans
+    }
+
+    fn group(&self, position: usize) -> Result<Group, Error> {
+        let assignment = &self.record.assignments[position];
+        Group::recorded(self.host, &assignment.owner, assignment.cgroup.as_deref().unwrap_or_default())
+    }
+
+    /// Removes the groups that are empty, and denies every GPU to those that are not. What cannot be done is a
+    /// warning: it withholds nothing from the living.
+    pub(super) fn clear(
+        &self,
+        inventory: &Inventory,
+        standing: &dyn Fn(usize) -> Standing,
+        notes: &mut Notes,
+    ) {
+        let mut seen = BTreeSet::new();
+        for (position, assignment) in self.record.assignments.iter().enumerate() {
+            let is_dead = || standing(position) == Standing::Dead;
+            if assignment.cgroup.as_ref().is_some_and(|name| seen.insert(name)) && is_dead() {
+                self.clear_one(position, inventory, notes).unwrap_or_else(|error| notes.warn(error.chain()));
+            }
+        }
+    }
+
+    fn clear_one(&self, position: usize, inventory: &Inventory, notes: &mut Notes) -> Result<(), Error> {
+        let group = self.group(position)?;
+        if !group.exists() {
+            return Ok(());
+        }
+        if !self.has_orphans(position) {
+            notes.detail(format!("control group {} is empty, and is removed", group.name()));
+            return group.remove();
+        }
+        notes.warn(self.alive(&group, position));
+        group.set(&isolation::nodes(self.host, inventory)?.rules_of_orphans(inventory))
+    }
+
+    fn alive(&self, group: &Group, position: usize) -> String {
+        let pids = self.orphans.borrow().get(&group.name()).cloned().unwrap_or_default();
+        let named = pids.iter().take(MOST_NAMED).map(|pid| match self.host.command_line(*pid) {
+            Some(command) => format!("{pid} ({command})"),
+            None => pid.to_string(),
+        });
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = match pids.len().saturating_sub(MOST_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let owner = self.record.assignments[position].owner.pid;
+        format!(
+            "pid {named}{more} outlived pid {owner} in control group {}, and may have its devices open; no other \
+             GPU opens to them any more; end them",
+            group.name()
+        )
+    }
+}

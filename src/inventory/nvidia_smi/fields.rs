@@ -1,0 +1,110 @@
+//! What `nvidia-smi` is asked of each card. The first fields are in every version. A version that does not
+//! know one of the others refuses the whole query and names it, and is asked again without it.
+
+use crate::inventory::nvidia_smi::rows::{Card, is_non_value, number};
+use crate::inventory::text::version;
+
+/// Of every card, in every version.
+const ALWAYS: &str = "index,uuid,pci.bus_id,name,memory.total";
+/// What a card is that cannot be divided.
+const UNDIVIDED: [&str; 4] = ["Disabled", "[N/A]", "N/A", "[Not Supported]"];
+
+/// A field that can be missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extra {
+    MemoryUsed,
+    /// It is not shown: in it a card says that it is lost or wants a reset, when all else is remembered.
+    PerformanceState,
+    ComputeMode,
+    UncorrectedErrors,
+    DriverVersion,
+    MigMode,
+}
+
+impl Extra {
+    pub(super) const ALL: [Extra; 6] = [
+        Extra::MemoryUsed,
+        Extra::PerformanceState,
+        Extra::ComputeMode,
+        Extra::UncorrectedErrors,
+        Extra::DriverVersion,
+        Extra::MigMode,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Extra::MemoryUsed => "memory.used",
+            Extra::PerformanceState => "pstate",
+            Extra::ComputeMode => "compute_mode",
+            Extra::UncorrectedErrors => "ecc.errors.uncorrected.volatile.total",
+            Extra::DriverVersion => "driver_version",
+            Extra::MigMode => "mig.mode.current",
+        }
+    }
+
+    /// `None` if `text` is no value of this field, and the row none of ours.
+    pub(super) fn read(self, text: &str, card: &mut Card) -> Option<()> {
+        let word = Some(text).filter(|text| !is_non_value(text));
+        match self {
+            Extra::MemoryUsed => card.device.memory_used_mib = number(text)?,
+            Extra::PerformanceState => word.is_none_or(|word| word.starts_with('P')).then_some(())?,
+            Extra::ComputeMode => card.device.compute_mode = word.map(mode),
+            Extra::UncorrectedErrors => card.device.uncorrected_errors = number(text)?,
+            Extra::DriverVersion => {
+                card.driver_version = word.map(|word| version(word).ok_or(())).transpose().ok()?
+            }
+            Extra::MigMode => card.is_divided = divided(text)?,
+        }
+        Some(())
+    }
+}
+
+fn mode(word: &str) -> String {
+    word.replace(char::is_control, "?")
+}
+
+/// `Some(None)` if it cannot be told.
+fn divided(text: &str) -> Option<Option<bool>> {
+    match text {
+        "Enabled" => Some(Some(true)),
+        text if UNDIVIDED.contains(&text) => Some(Some(false)),
+        text => is_non_value(text).then_some(None),
+    }
+}
+
+pub(super) fn query(extras: &[Extra]) -> [String; 2] {
+    let names = std::iter::once(ALWAYS).chain(extras.iter().map(|extra| extra.name()));
+    let names = names.collect::<Vec<_>>().join(",");
+    [format!("--query-gpu={names}"), "--format=csv,noheader,nounits".to_owned()]
+}
+
+/// What is left to ask for after a refusal: all but the field that it names, and none if it names none.
+pub(super) fn without_refused(asked: &[Extra], said: &str) -> Vec<Extra> {
+    let is_named = |extra: &Extra| said.contains(&format!("\"{}\"", extra.name()));
+    let left: Vec<Extra> = asked.iter().copied().filter(|extra| !is_named(extra)).collect();
+    if left.len() < asked.len() { left } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_without_extras_is_what_every_version_knows() {
+        assert_eq!(
+            query(&[]),
+            ["--query-gpu=index,uuid,pci.bus_id,name,memory.total", "--format=csv,noheader,nounits"]
+        );
+        assert!(query(&Extra::ALL)[0].ends_with(",memory.total,memory.used,pstate,compute_mode,ecc.errors.uncorrected.volatile.total,driver_version,mig.mode.current"));
+    }
+
+    #[test]
+    fn the_field_that_is_refused_is_left_out() {
+        let said = "Field \"mig.mode.current\" is not a valid field to query.\n\n";
+        assert_eq!(without_refused(&Extra::ALL, said), Extra::ALL[..5]);
+        assert_eq!(without_refused(&Extra::ALL[..5], said), [], "it has been left out before");
+        assert_eq!(without_refused(&Extra::ALL, "Option is not recognized.\n"), []);
+        let two = "Field \"pstate\" is not valid\nField \"memory.used\" is not valid\n";
+        assert_eq!(without_refused(&Extra::ALL, two), Extra::ALL[2..]);
+    }
+}
