@@ -81,7 +81,7 @@ impl Files {
         let short = rows(&|index| format!("{index}\\n"));
         let long = rows(&|index| {
             format!(
-                "{index}, GPU-00000000-0000-4000-8000-00000000000{index}, 00000000:0{index}:00.0, NVIDIA L4, 23034\\n"
+                "{index}, GPU-00000000-0000-4000-8000-00000000000{index}, 00000000:0{index}:00.0, NVIDIA L4, 23034, 1, P8, Default, 0, 550.54.15, [N/A]\\n"
             )
         });
         let text =

@@ -6,6 +6,7 @@
 //! drive a display.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use crate::device::{Inventory, Unit};
 use crate::host::node::{Access, Capability, NodeNumber};
@@ -25,6 +26,14 @@ pub(crate) struct Span {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Denylist {
     pub(crate) spans: Vec<Span>,
+}
+
+/// `195:0-2`
+impl fmt::Display for Span {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Span { major, first, last } = self;
+        if first == last { write!(out, "{major}:{first}") } else { write!(out, "{major}:{first}-{last}") }
+    }
 }
 
 impl Denylist {
@@ -199,11 +208,7 @@ mod tests {
     }
 
     fn shown(denied: &Denylist) -> String {
-        let span = |span: &Span| match (span.major, span.first, span.last) {
-            (major, first, last) if first == last => format!("{major}:{first}"),
-            (major, first, last) => format!("{major}:{first}-{last}"),
-        };
-        denied.spans.iter().map(span).collect::<Vec<_>>().join(" ")
+        denied.spans.iter().map(Span::to_string).collect::<Vec<_>>().join(" ")
     }
 
     fn inventory(devices: Vec<Device>) -> Inventory {

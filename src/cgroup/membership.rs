@@ -5,6 +5,7 @@
 //! versions at once ("hybrid"), and a container a part of one alone.
 
 use std::fmt;
+use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
@@ -132,6 +133,28 @@ impl Place {
         let directory = self.directory.parent()?.to_owned();
         Some(Place { version: self.version, path, directory })
     }
+}
+
+/// Every group of both hierarchies that is to be reached here, but the topmost.
+pub(super) fn groups(host: &Host) -> Vec<Place> {
+    let mut found = Vec::new();
+    for version in [Version::V1, Version::V2] {
+        let mounts = host.mounts().into_iter().flat_map(|mounts| &mounts.list);
+        let tops = mounts.filter(|mount| is_of(mount, version)).filter_map(|mount| {
+            let path = mount.root.to_str()?.to_owned();
+            Some(Place { version, path, directory: mount.point.clone() })
+        });
+        let mut open: Vec<Place> = tops.filter(|top| is_shown_by(&top.directory, version)).collect();
+        while let Some(place) = open.pop() {
+            let entries = fs::read_dir(&place.directory).into_iter().flatten().flatten();
+            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            let below: Vec<Place> =
+                below.filter_map(|entry| Some(place.child(entry.file_name().to_str()?))).collect();
+            open.extend(below.iter().cloned());
+            found.extend(below);
+        }
+    }
+    found
 }
 
 /// A mount can be hidden by a later one. The group itself need not be there, but what holds it.

@@ -42,11 +42,15 @@ fn name(owner: &Owner) -> Option<String> {
     Some(format!("{PREFIX}{}-{}", owner.pid, owner.start?))
 }
 
-/// Whether a group is called as ours are.
+/// The pid and the start in the name of a group of ours.
+fn numbers(name: &str) -> Option<(u32, u64)> {
+    let (pid, start) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    Some((pid.parse().ok()?, start.parse().ok()?)).filter(|_| is_number(pid) && is_number(start))
+}
+
 fn is_name(text: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let numbers = text.strip_prefix(PREFIX).and_then(|numbers| numbers.split_once('-'));
-    numbers.is_some_and(|(pid, start)| is_number(pid) && is_number(start))
+    numbers(text).is_some()
 }
 
 /// The group of another owner that `/proc/PID/cgroup` shows a process in, and the pid of that owner.
@@ -93,6 +97,22 @@ impl Group {
         Ok(Group { place, parent })
     }
 
+    /// Every group that is called as ours are, with the pid and the start of the owner that it was made for.
+    pub(crate) fn all(host: &Host) -> Vec<(Group, u32, u64)> {
+        let made_for = |place: Place| {
+            let (pid, start) = numbers(place.path.rsplit('/').next()?)?;
+            let parent = place.parent()?;
+            Some((Group { place, parent }, pid, start))
+        };
+        membership::groups(host).into_iter().filter_map(made_for).collect()
+    }
+
+    /// The groups that are called after `owner` and that it is in.
+    pub(crate) fn occupied(host: &Host, owner: &Owner) -> Vec<Group> {
+        let group = |version| Group::of(host, owner, Some(version)).ok();
+        [Version::V1, Version::V2].into_iter().filter_map(group).filter(Group::exists).collect()
+    }
+
     pub(crate) fn version(&self) -> Version {
         self.place.version
     }
@@ -114,10 +134,7 @@ impl Group {
     /// What the kernel denies to its processes: `None` if nothing by us. Version 1 does not tell.
     pub(crate) fn denied(&self) -> Result<Option<Denylist>, Error> {
         match self.place.version {
-            Version::V1 => {
-                let problem = "cgroup v1 does not tell what a group denies";
-                Err(Error::Isolation(format!("{}: {problem}", self.place.directory.display())))
-            }
+            Version::V1 => Err(Error::Isolation("cgroup v1 does not tell what it denies".to_owned())),
             Version::V2 => v2::denied(&self.place.directory),
         }
     }
@@ -225,8 +242,9 @@ impl Confined {
         match self.take_back() {
             Ok(()) => error,
             Err(problem) => Error::Isolation(format!(
-                "{}; and it was not undone: {}; `gpu-coord reclaim` puts it right",
+                "{}; and {} was not undone: {}; `gpu-coord deallocateAll` for this owner puts it right",
                 error.chain(),
+                self.group.name(),
                 problem.chain()
             )),
         }

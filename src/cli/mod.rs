@@ -23,8 +23,8 @@ use std::time::Duration;
 
 pub(crate) use environment::Surroundings;
 pub(crate) use options::{
-    Allocation, Cgroup, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Print, SelectionOptions,
-    SourceOptions, Status,
+    Allocation, Cgroup, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Print, Reclaim,
+    SelectionOptions, SourceOptions, Status,
 };
 pub(crate) use output::Stdout;
 pub(crate) use parse::Task;

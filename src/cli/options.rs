@@ -53,6 +53,12 @@ pub(crate) enum Command {
         after_help = "Example: gpu-coord deallocateAll --owner 4711"
     )]
     DeallocateAll(DeallocateAll),
+    /// Release what dead owners left
+    #[command(
+        override_usage = "gpu-coord reclaim [OPTIONS]",
+        after_help = "Example: gpu-coord reclaim --dry-run"
+    )]
+    Reclaim(Reclaim),
     /// Show who holds what
     #[command(override_usage = "gpu-coord status [OPTIONS]", after_help = "Example: gpu-coord status --json")]
     Status(Status),
@@ -71,6 +77,7 @@ impl Command {
                 &allocation.common
             }
             Command::DeallocateAll(options) => &options.common,
+            Command::Reclaim(options) => &options.common,
             Command::Status(options) => &options.common,
             Command::Devices(options) => &options.common,
         }
@@ -81,10 +88,10 @@ impl Command {
 #[derive(Args, Debug)]
 pub(crate) struct Common {
     /// Seconds within which the whole run ends
-    #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
+    #[arg(long, hide_short_help = true, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
     pub(crate) deadline: Duration,
     /// Directory below which /proc, /sys and /dev are read
-    #[arg(long, value_name = "DIR", default_value = "/")]
+    #[arg(long, hide_short_help = true, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
     /// Say on stderr how the answer was found
     #[arg(short, long)]
@@ -98,10 +105,10 @@ pub(crate) struct SourceOptions {
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(crate) source: Source,
     /// Whose GPUs auto takes on a host that has both: nvidia or amd
-    #[arg(long, value_name = "VENDOR")]
+    #[arg(long, hide_short_help = true, value_name = "VENDOR")]
     pub(crate) vendor: Option<Vendor>,
     /// Root of a driver container, for its NVML library and its nvidia-smi
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, hide_short_help = true, value_name = "DIR")]
     pub(crate) driver_root: Option<PathBuf>,
 }
 
@@ -197,6 +204,19 @@ pub(crate) struct DeallocateAll {
     pub(crate) file: FileOptions,
     #[command(flatten)]
     pub(crate) owner: OwnerOptions,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Reclaim {
+    /// Say what would be released, and release nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) file: FileOptions,
+    #[command(flatten)]
+    pub(crate) source: SourceOptions,
     #[command(flatten)]
     pub(crate) common: Common,
 }

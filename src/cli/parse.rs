@@ -108,6 +108,7 @@ fn options_of(command: &mut Command) -> (&mut Common, Option<&mut SourceOptions>
             (&mut allocation.common, Some(&mut allocation.source))
         }
         Command::DeallocateAll(options) => (&mut options.common, None),
+        Command::Reclaim(options) => (&mut options.common, Some(&mut options.source)),
         Command::Status(options) => (&mut options.common, Some(&mut options.source)),
         Command::Devices(options) => (&mut options.common, Some(&mut options.source)),
     }

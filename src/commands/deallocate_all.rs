@@ -1,5 +1,7 @@
 //! `gpu-coord deallocateAll`.
 
+use std::collections::HashMap;
+
 use super::Context;
 use super::remains::Remains;
 use crate::assignment::{Assignment, Record, Standing};
@@ -41,9 +43,10 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     let liveness = Liveness::new(host, ledger.facts());
     // No inventory is read, so no other boot is judged.
     let standing = |position: usize| liveness.standing(&record.assignments[position], false);
-    let mut released = of(host, record, found, &standing);
+    let released = of(host, record, found, &standing);
     super::block_signals();
-    free(context, record, &mut released, &standing, notes)?;
+    let released = undo_groups(context, record, released, &standing, notes)?;
+    undo_unrecorded(context, found)?;
     if released.is_empty() {
         return Ok(0);
     }
@@ -56,29 +59,44 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     Ok(change.released.len())
 }
 
-/// Before the record forgets them, the control groups of what is released are undone: the living go back to where
+/// Undoes the control groups of what is released, before the record forgets them: the living go back to where
 /// they were. What descendants of a dead owner may have open stays recorded.
-fn free(
+fn undo_groups(
     context: &Context<'_>,
     record: &Record,
-    released: &mut Vec<usize>,
+    released: Vec<usize>,
     standing: &dyn Fn(usize) -> Standing,
     notes: &mut Notes,
-) -> Result<(), Error> {
+) -> Result<Vec<usize>, Error> {
     let remains = Remains::of(&context.host, record);
-    let mut kept = Vec::new();
-    for position in released.iter().copied() {
-        if standing(position) == Standing::Dead {
-            if remains.has_orphans(position) {
-                kept.push(position);
-            }
-        } else if let Some(group) = &record.assignments[position].cgroup {
-            Group::recorded(&context.host, &record.assignments[position].owner, group)?
-                .dissolve(context.deadline)?;
-        }
+    let mut undone = HashMap::new();
+    let mut free = Vec::new();
+    for position in released {
+        let name = record.assignments[position].cgroup.as_ref();
+        let is_kept = match name.and_then(|name| undone.get(name)) {
+            Some(is_kept) => *is_kept,
+            None if standing(position) == Standing::Dead => remains.remove(position, notes)?,
+            None => dissolve(context, &record.assignments[position])?,
+        };
+        undone.extend(name.map(|name| (name, is_kept)));
+        free.extend(Some(position).filter(|_| !is_kept));
     }
-    released.retain(|position| !kept.contains(position));
-    Ok(())
+    Ok(free)
+}
+
+/// The group that a call left behind which was killed before it recorded anything.
+fn undo_unrecorded(context: &Context<'_>, found: &Found) -> Result<(), Error> {
+    let Found::Owner(owner) = found else { return Ok(()) };
+    let groups = if context.host.is_here() { Group::occupied(&context.host, owner) } else { Vec::new() };
+    groups.iter().try_for_each(|group| group.dissolve(context.deadline))
+}
+
+/// Nothing of a living owner's group is kept.
+fn dissolve(context: &Context<'_>, assignment: &Assignment) -> Result<bool, Error> {
+    if let Some(name) = &assignment.cgroup {
+        Group::recorded(&context.host, &assignment.owner, name)?.dissolve(context.deadline)?;
+    }
+    Ok(false)
 }
 
 /// Positions of what `found` holds.

@@ -1,8 +1,8 @@
 //! Keeping an owner to what it is given (`--cgroup`): which nodes those are, and in which control group.
 
 use super::Context;
-use crate::assignment::{Owner, Record};
-use crate::cgroup::denylist::Nodes;
+use crate::assignment::{Assignment, Owner, Record};
+use crate::cgroup::denylist::{Nodes, Span};
 use crate::cgroup::membership::Version;
 use crate::cgroup::{self, Confined, Group};
 use crate::cli::{Allocation, Cgroup, Print};
@@ -166,4 +166,15 @@ impl<'a> Isolation<'a> {
         }
         Ok(())
     }
+}
+
+/// What the kernel has of the isolation that an assignment records: the nodes that its owner may not open, or
+/// why they cannot be told.
+pub(super) fn in_force(host: &Host, assignment: &Assignment) -> Option<Result<Vec<Span>, String>> {
+    let name = assignment.cgroup.as_ref()?;
+    let denied = Group::recorded(host, &assignment.owner, name).and_then(|group| match group.exists() {
+        true => group.denied(),
+        false => Err(Error::Isolation(format!("there is no control group {name} any more"))),
+    });
+    Some(denied.map(|denied| denied.unwrap_or_default().spans).map_err(|error| error.chain()))
 }

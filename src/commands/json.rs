@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 use sysinfo::System;
 
+use super::isolation;
 use crate::assignment::{Assignment, Owner, Standing};
 use crate::device::{Device, Health, Identity, Instance, Inventory, Unit, Use};
 use crate::host::Host;
@@ -92,6 +93,12 @@ pub(super) fn owner(host: &Host, assignment: &Assignment, standing: Standing) ->
         Standing::Dead => "dead",
         Standing::Doubtful(_) => "unknown",
     };
+    let denied = isolation::in_force(host, assignment);
+    let (denied, problem) = match &denied {
+        None => (None, None),
+        Some(Ok(spans)) => (Some(spans.iter().map(ToString::to_string).collect::<Vec<_>>()), None),
+        Some(Err(problem)) => (None, Some(problem)),
+    };
     json!({
         "pid": owner.pid,
         "uid": owner.uid,
@@ -104,6 +111,8 @@ pub(super) fn owner(host: &Host, assignment: &Assignment, standing: Standing) ->
         "grant": assignment.grant.map(|grant| format!("{:016x}", grant.id)),
         "invocation_id": assignment.invocation,
         "cgroup": assignment.cgroup,
+        "denied": denied,
+        "denied_problem": problem,
     })
 }
 

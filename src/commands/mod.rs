@@ -11,6 +11,7 @@ mod eligible;
 mod isolation;
 mod json;
 mod kin;
+mod reclaim;
 mod remains;
 mod status;
 mod table;
@@ -53,6 +54,7 @@ pub(crate) fn run(
         Command::Discover(options) => allocate::run(&context, Form::Discover, &options.allocation, notes),
         Command::Allocate(options) => allocate::run(&context, Form::Allocate, &options.allocation, notes),
         Command::DeallocateAll(options) => deallocate_all::run(&context, options, notes),
+        Command::Reclaim(options) => reclaim::run(&context, options, notes),
         Command::Status(options) => status::run(&context, options, notes),
         Command::Devices(options) => devices::run(&context, options, notes),
     }

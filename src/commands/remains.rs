@@ -63,17 +63,29 @@ impl<'a> Remains<'a> {
         }
     }
 
-    fn clear_one(&self, position: usize, inventory: &Inventory, notes: &mut Notes) -> Result<(), Error> {
+    /// Removes the group of an assignment whose owner is dead, if it is empty; whether it is not.
+    pub(super) fn remove(&self, position: usize, notes: &mut Notes) -> Result<bool, Error> {
+        if self.record.assignments[position].cgroup.is_none() {
+            return Ok(false);
+        }
         let group = self.group(position)?;
-        if !group.exists() {
-            return Ok(());
+        if self.has_orphans(position) {
+            notes.warn(self.alive(&group, position));
+            return Ok(true);
         }
-        if !self.has_orphans(position) {
+        if group.exists() {
             notes.detail(format!("control group {} is empty, and is removed", group.name()));
-            return group.remove();
+            group.remove()?;
         }
-        notes.warn(self.alive(&group, position));
-        group.set(&isolation::nodes(self.host, inventory)?.rules_of_orphans(inventory))
+        Ok(false)
+    }
+
+    fn clear_one(&self, position: usize, inventory: &Inventory, notes: &mut Notes) -> Result<(), Error> {
+        if self.remove(position, notes)? {
+            let rules = isolation::nodes(self.host, inventory)?.rules_of_orphans(inventory);
+            self.group(position)?.set(&rules)?;
+        }
+        Ok(())
     }
 
     fn alive(&self, group: &Group, position: usize) -> String {
@@ -89,8 +101,8 @@ impl<'a> Remains<'a> {
         };
         let owner = self.record.assignments[position].owner.pid;
         format!(
-            "pid {named}{more} outlived pid {owner} in control group {}, and may have its devices open; no other \
-             GPU opens to them any more; end them",
+            "pid {named}{more} outlived pid {owner} in control group {}, and may have its devices open; end what is \
+             left of it",
             group.name()
         )
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Map, Value, json};
 
 use super::table::table;
-use super::{eligible, json};
-use crate::assignment::{Record, Standing};
+use super::{eligible, isolation, json};
+use crate::assignment::{Assignment, Record, Standing};
 use crate::device::{Device, Inventory};
 use crate::host::Host;
 use crate::notes::Notes;
@@ -98,6 +98,7 @@ impl View<'_> {
     pub(super) fn as_table(&self) -> String {
         let heads = ["INDEX", "MODEL", "STATE", "PID", "UID", "SINCE", "COMMAND"];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        rows[0].extend(self.shows_groups().then(|| "CONTROL GROUP".to_owned()));
         for place in self.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
             rows.extend(self.rows(place));
         }
@@ -128,7 +129,8 @@ impl View<'_> {
         let is_alive = holder.is_some_and(|position| (self.standing)(position) == Standing::Alive);
         let command = assignment.filter(|_| is_alive).and_then(|held| json::command(self.host, &held.owner));
         let since = assignment.and_then(|held| held.since).and_then(date);
-        vec![
+        let group = assignment.and_then(|held| group(self.host, held)).unwrap_or_default();
+        let mut row = vec![
             index,
             model,
             state,
@@ -136,8 +138,28 @@ impl View<'_> {
             assignment.and_then(|held| held.owner.uid).map(|uid| uid.to_string()).unwrap_or_default(),
             since.unwrap_or_default(),
             command.unwrap_or_default(),
-        ]
+        ];
+        row.extend(self.shows_groups().then_some(group));
+        row
     }
+
+    /// Most hosts have none.
+    fn shows_groups(&self) -> bool {
+        self.record.assignments.iter().any(|held| held.cgroup.is_some())
+    }
+}
+
+/// The owner's group, and what it is kept from.
+fn group(host: &Host, held: &Assignment) -> Option<String> {
+    let name = held.cgroup.as_ref()?;
+    Some(match isolation::in_force(host, held)? {
+        Ok(spans) if spans.is_empty() => format!("{name} denies nothing"),
+        Ok(spans) => {
+            let spans: Vec<String> = spans.iter().map(ToString::to_string).collect();
+            format!("{name} denies {}", spans.join(" "))
+        }
+        Err(problem) => format!("{name} ({problem})"),
+    })
 }
 
 /// The first few of those that compute on a device and do not hold it.

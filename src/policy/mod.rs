@@ -427,7 +427,7 @@ mod tests {
             refused,
             "3 units asked for, 1 of 7 can be given: 1 held by dead owners (--check-dead takes them over); \
              1 held by living owners (`gpu-coord status` names them); \
-             1 unit is held from another pid namespace; ask on the host, or use --pid=host; \
+             1 unit is held from another pid namespace; run `gpu-coord reclaim` on the host, or use --pid=host; \
              1 withheld by lines that are no assignments (`gpu-coord status` names them); 1 drained; \
              1 sick (`gpu-coord devices` says why)"
         );
@@ -442,7 +442,7 @@ mod tests {
                             not built yet: delete the line by hand if that host is gone";
         const HIDDEN: &str = "held by processes that /proc hides from this user; run as root, or as a member of the \
                               group that proc's gid= names";
-        const NAMESPACE: &str = "held from another pid namespace; ask on the host, or use --pid=host";
+        const NAMESPACE: &str = "held from another pid namespace; run `gpu-coord reclaim` on the host, or use --pid=host";
         for (case, assignments, reasons) in [
             ("a namespace",          vec![held(0, 200), held(1, 201)], format!("2 units are {NAMESPACE}")),
             ("a boot",               vec![held(0, 300)],               format!("1 {BOOT}")),

@@ -94,7 +94,9 @@ fn in_doubt(doubt: Doubt, count: usize) -> String {
     match doubt {
         Doubt::ForeignNamespace => {
             let are = are(count);
-            format!("{are} held from another pid namespace; ask on the host, or use --pid=host")
+            format!(
+                "{are} held from another pid namespace; run `gpu-coord reclaim` on the host, or use --pid=host"
+            )
         }
         Doubt::ForeignBoot => format!(
             "{count} held since another boot, which cannot be proven to be this host's; `gpu-coord release` is \

@@ -269,18 +269,37 @@ fn an_unknown_variable_is_warned_of() {
     }
 }
 
+#[track_caller]
+fn help(line: &str) -> String {
+    let (status, stdout, stderr) = ended(program(&words(line), &[]));
+    assert_eq!((status, stderr.as_str()), (0, ""), "{line}");
+    let has = |text: &str| stdout.contains(text);
+    assert!(has("\nUsage: gpu-coord ") && has("\nExample: gpu-coord ") && !has("discover"), "{stdout}");
+    stdout
+}
+
 #[test]
 fn help_is_one_screen_with_an_example() {
-    let lines = ["--help", "-h", "help", "2 --help", "2 -h", "allocate --help", "deallocateAll --help"];
-    for line in lines.into_iter().chain(["status --help", "devices --help", "help allocate"]) {
-        let (status, stdout, stderr) = ended(program(&words(line), &[]));
-        assert_eq!((status, stderr.as_str()), (0, ""), "{line}");
-        assert!(stdout.lines().count() <= 24, "{line}: {stdout}");
-        assert!(
-            stdout.contains("\nUsage: gpu-coord ") && stdout.contains("\nExample: gpu-coord "),
-            "{stdout}"
-        );
-        assert!(!stdout.contains("discover"), "{stdout}");
+    let short = ["-h", "2 -h", "allocate -h", "deallocateAll -h", "reclaim -h", "status -h", "devices -h"];
+    for line in short {
+        let help = help(line);
+        assert!(help.lines().count() <= 24, "{line}: {help}");
+    }
+    let long = ["--help", "help", "2 --help", "allocate --help", "deallocateAll --help", "reclaim --help"];
+    for line in long.into_iter().chain(["status --help", "devices --help", "help allocate"]) {
+        help(line);
+    }
+    for (short, long) in
+        [("allocate -h", "allocate --help"), ("2 -h", "2 --help"), ("status -h", "status --help")]
+    {
+        let (short, long) = (help(short), help(long));
+        let options = |help: &str| -> Vec<String> {
+            let options = help.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
+            options.map(|option| option.split([' ', '[']).next().unwrap().to_owned()).collect()
+        };
+        let missing = options(&short).into_iter().filter(|option| !options(&long).contains(option));
+        assert_eq!(missing.collect::<Vec<_>>(), Vec::<String>::new(), "{long}");
+        assert!(options(&long).contains(&"deadline".to_owned()), "{long}");
     }
     for line in ["--version", "-V"] {
         answers(&words(line), &[], concat!("gpu-coord ", env!("CARGO_PKG_VERSION"), "\n"), "");

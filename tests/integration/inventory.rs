@@ -311,6 +311,18 @@ fn a_divided_card_is_offered_as_its_instances() {
     assert_eq!(minors, [1, 0], "the tool's, where the kernel tells none");
     host.command(&["3", "--print", "uuid"]).assert().success().stdout("GPU-1-a,MIG-b-0,MIG-b-1\n");
     host.command(&["4"]).assert().code(1);
+    let table =
+        String::from_utf8(host.run(&["--exclude", "MIG-b-0"]).success().get_output().stdout.clone()).unwrap();
+    let lines: Vec<String> =
+        table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        lines[1..],
+        [
+            "0 NVIDIA L4 23034 MiB 1 GPU-1-a 0000:01:00.0 - sound",
+            "1 NVIDIA A100 40960 MiB 0 GPU-2-a 0000:02:00.0 - sound",
+            "1 MIG 2g.10gb 4864 MiB - MIG-b-1 - - sound",
+        ]
+    );
     let host = host.card("0000:02:00.0", "Device Minor: 5\n");
     assert_eq!(host.devices(&["--source", "nvidia-smi"])["devices"][1]["minor"], 5);
 }

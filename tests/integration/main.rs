@@ -15,6 +15,7 @@ mod files;
 mod handover;
 mod hanging;
 mod inventory;
+mod isolation;
 mod lock;
 mod nvml;
 mod opening;

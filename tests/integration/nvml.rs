@@ -38,6 +38,7 @@ fn everything_is_told() {
     let host = Host::new().with("MIG", "1:2").with("PID", "0:7,0:8,0:9").with("MODE", "0:3");
     let answer = host.devices();
     assert_eq!(answer["source"], "nvml");
+    assert_eq!(answer["host"]["driver_version"], "550.54.15");
     assert_eq!(answer["warnings"], json!([]));
     let whole = json!({ "slot": null, "instance": null });
     assert_eq!(

@@ -25,6 +25,11 @@ impl Sandbox {
         Sandbox { directory: tempfile::tempdir().unwrap(), source: format!("simulated:{count}") }
     }
 
+    /// A host whose devices are read from this source.
+    pub(crate) fn with_source(source: &str) -> Sandbox {
+        Sandbox { directory: tempfile::tempdir().unwrap(), source: source.to_owned() }
+    }
+
     /// With this text as the coordination file.
     pub(crate) fn recorded(self, text: impl AsRef<[u8]>) -> Sandbox {
         fs::write(self.file(), text).unwrap();

@@ -1,64 +1,37 @@
-//! bpf(2), as far as the device programs of control groups need it.
+//! What can be done with device programs that are loaded, through bpf(2).
 //!
-//! * A descriptor is closed on exec (the kernel's doing) and is never 0, which some commands take for none.
-//! * Every command gets zeros behind its arguments: a kernel may write to fields that were added later
-//!   (Linux 6.17 writes `revision` at byte 56 of a query, however much was passed).
-//!
-//! Not here: what a program does (`program`), and which of them are ours (the module above).
+//! Not here: loading a program (`load`), what it does (`program`), and which are ours (the module above).
 
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper")]
 
-use std::ffi::{c_int, c_long};
+use std::ffi::c_long;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use super::memlock::Unlimited;
+use super::arguments::Arguments;
 use super::program::Instruction;
 
-const PROG_LOAD: c_long = 5;
 const PROG_ATTACH: c_long = 8;
 const PROG_DETACH: c_long = 9;
 const PROG_GET_FD_BY_ID: c_long = 13;
 const OBJ_GET_INFO_BY_FD: c_long = 15;
 const PROG_QUERY: c_long = 16;
 
-/// `BPF_PROG_TYPE_CGROUP_DEVICE`
-const DEVICE_PROGRAM: u32 = 15;
 /// `BPF_CGROUP_DEVICE`
 const DEVICE_ATTACHMENT: u32 = 6;
 
 /// `BPF_F_ALLOW_MULTI`: beside other programs, in the group and below it. All of them must allow.
 pub(super) const ALLOW_MULTI: u32 = 2;
 
-const LICENSE: &[u8] = b"Dual MIT/GPL\0";
-/// The kernel gives up a load when a signal comes in between.
-const MOST_ATTEMPTS: usize = 10;
 /// As many as one group can have. More are in force together with those above it.
 const ROOM: usize = 64;
 const MOST_ROOM: usize = 1 << 16;
-const LOG_SIZE: usize = 1 << 16;
-
 /// Which programs of a group a query is about.
 #[derive(Clone, Copy)]
 pub(super) enum Scope {
     Attached = 0,
     /// `BPF_F_QUERY_EFFECTIVE`: those of the groups above too.
     Effective = 1,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct Load {
-    kind: u32,
-    count: u32,
-    instructions: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log: u64,
-    kernel_version: u32,
-    flags: u32,
-    name: [u8; 16],
 }
 
 #[repr(C)]
@@ -109,85 +82,6 @@ struct Info {
     map_count: u32,
     maps: u64,
     name: [u8; 16],
-}
-
-/// What a command reads and writes, with zeros behind it.
-#[repr(C)]
-struct Arguments<T> {
-    of: T,
-    zeros: [u64; 8],
-}
-
-impl<T> Arguments<T> {
-    fn new(of: T) -> Arguments<T> {
-        const { assert!(size_of::<T>().is_multiple_of(size_of::<u64>())) }; // no padding, which would be no zeros
-        Arguments { of, zeros: [0; 8] }
-    }
-
-    /// # Safety
-    /// What the arguments give the address of must be there, as long as they say.
-    unsafe fn call(&mut self, command: c_long) -> io::Result<c_int> {
-        // SAFETY: the kernel reads and writes within the size, and any bits are a value of the arguments.
-        let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *self, size_of::<Self>()) };
-        let result = if result < 0 { return Err(io::Error::last_os_error()) } else { result };
-        c_int::try_from(result).map_err(io::Error::other)
-    }
-
-    /// # Safety
-    /// As of `call`; the command is one that makes a descriptor.
-    unsafe fn open(&mut self, command: c_long) -> io::Result<OwnedFd> {
-        // SAFETY: as our caller promised; the descriptor is new, and nobody else's.
-        let made = unsafe { OwnedFd::from_raw_fd(self.call(command)?) };
-        // A copy is never one of the three streams.
-        if made.as_raw_fd() <= libc::STDERR_FILENO { made.try_clone() } else { Ok(made) }
-    }
-}
-
-/// The name has at most 15 letters, digits or `_`.
-pub(super) fn load(name: &str, instructions: &[Instruction]) -> io::Result<OwnedFd> {
-    match load_once(name, instructions, &mut []) {
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => match Unlimited::new() {
-            Ok(_unlimited) => load_once(name, instructions, &mut []),
-            Err(_) => Err(error),
-        },
-        Err(error) => Err(explained(error, name, instructions)),
-        loaded => loaded,
-    }
-}
-
-fn load_once(name: &str, instructions: &[Instruction], log: &mut [u8]) -> io::Result<OwnedFd> {
-    let count = instructions.len().try_into().map_err(io::Error::other)?;
-    let mut load = Load { kind: DEVICE_PROGRAM, count, ..Load::default() };
-    load.instructions = instructions.as_ptr() as u64;
-    load.license = LICENSE.as_ptr() as u64;
-    // The last byte stays 0.
-    load.name.iter_mut().take(15).zip(name.bytes()).for_each(|(to, from)| *to = from);
-    if !log.is_empty() {
-        (load.log_level, load.log_size) = (1, log.len().try_into().map_err(io::Error::other)?);
-        load.log = log.as_mut_ptr() as u64;
-    }
-    let mut arguments = Arguments::new(load);
-    // SAFETY: instructions and log are as long as said, the license ends with a zero, and all outlive the call.
-    let mut attempts = (0..MOST_ATTEMPTS).map(|_| unsafe { arguments.open(PROG_LOAD) });
-    let is_final = |loaded: &io::Result<OwnedFd>| !loaded.as_ref().is_err_and(is_interrupted);
-    attempts.find(is_final).unwrap_or_else(|| Err(io::Error::from_raw_os_error(libc::EAGAIN)))
-}
-
-fn is_interrupted(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::EAGAIN)
-}
-
-/// With what the verifier says about it, which it is asked for a second time: a log costs time.
-fn explained(error: io::Error, name: &str, instructions: &[Instruction]) -> io::Error {
-    let mut log = vec![0; LOG_SIZE];
-    let _ = load_once(name, instructions, &mut log);
-    let text = String::from_utf8_lossy(log.split(|byte| *byte == 0).next().unwrap_or_default());
-    // The last line is a count; the reason is before it.
-    let reason = text.lines().rfind(|line| !line.is_empty() && !line.starts_with("processed "));
-    match reason {
-        Some(reason) => io::Error::new(error.kind(), format!("{error}: {reason}")),
-        None => error,
-    }
 }
 
 pub(super) fn attach(group: BorrowedFd<'_>, program: BorrowedFd<'_>, flags: u32) -> io::Result<()> {

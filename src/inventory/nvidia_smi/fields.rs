@@ -47,11 +47,11 @@ impl Extra {
         let word = Some(text).filter(|text| !is_non_value(text));
         match self {
             Extra::MemoryUsed => card.device.memory_used_mib = number(text)?,
-            Extra::PerformanceState => word.is_none_or(|word| word.starts_with('P')).then_some(())?,
+            Extra::PerformanceState => {}
             Extra::ComputeMode => card.device.compute_mode = word.map(mode),
             Extra::UncorrectedErrors => card.device.uncorrected_errors = number(text)?,
             Extra::DriverVersion => {
-                card.driver_version = word.map(|word| version(word).ok_or(())).transpose().ok()?
+                card.driver_version = word.map_or(Some(None), |word| version(word).map(Some))?
             }
             Extra::MigMode => card.is_divided = divided(text)?,
         }

@@ -373,7 +373,6 @@ mod tests {
     fn what_is_no_value_of_a_further_field_is_no_row() {
         for fields in [
             "5 MiB, P0, Default, 0, 550.1, Disabled",
-            "5, idle, Default, 0, 550.1, Disabled",
             "5, P0, Default, none, 550.1, Disabled",
             "5, P0, Default, 0, new, Disabled",
             "5, P0, Default, 0, 550.1, On",

@@ -2,7 +2,8 @@
 //! tool and no library, and answers when those two and the driver are of different versions.
 //!
 //! A card that an administrator has excluded is listed and not enumerated by the driver, so it does not
-//! count in the index (`an_excluded_card_does_not_count`).
+//! count in the index (`an_excluded_card_does_not_count`). Of a card that is divided the kernel knows the
+//! instances and not their UUIDs, so that nothing of it is offered (`a_divided_card_is_not_offered_whole`).
 
 mod information;
 
@@ -19,7 +20,7 @@ use information::Information;
 
 /// Below the `/proc` of the host.
 const GPUS: &str = "driver/nvidia/gpus";
-/// Of each card by its minor, what the driver lets be opened of it: with a directory for each GPU instance there is.
+/// What may be opened of each card, by its minor: a directory for each GPU instance that there is.
 const CAPABILITIES: &str = "driver/nvidia/capabilities";
 const VERSION: &str = "driver/nvidia/version";
 /// Why the instances of a card are not granted.
@@ -41,6 +42,11 @@ pub(super) fn read(host: &Host) -> Answer {
         return Err(Silence::Nothing { why, sure: false });
     }
     cards.sort_by_key(Card::place);
+    Ok(found(cards, host))
+}
+
+/// The cards in the driver's order.
+fn found(cards: Vec<Card>, host: &Host) -> Found {
     let mut found = Found {
         devices: Vec::new(),
         driver_version: version(host),
@@ -56,7 +62,7 @@ pub(super) fn read(host: &Host) -> Answer {
         found.warnings.extend(warnings.map(|warning| format!("procfs: {warning}")));
         found.devices.push(device);
     }
-    Ok(found)
+    found
 }
 
 fn unreadable(directory: &Path, err: io::Error) -> Silence {

@@ -1,0 +1,113 @@
+//! `gpu-coord reclaim`: what dead owners left, in the record and among the control groups.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::Context;
+use super::remains::Remains;
+use crate::assignment::{Assignment, Record, Standing};
+use crate::cgroup::Group;
+use crate::cli::Reclaim;
+use crate::coordination::ledger::Ledger;
+use crate::coordination::plan::Change;
+use crate::coordination::settle;
+use crate::device::Inventory;
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::liveness::Liveness;
+use crate::host::owner;
+use crate::notes::Notes;
+use crate::policy;
+
+pub(super) fn run(context: &Context<'_>, options: &Reclaim, notes: &mut Notes) -> Result<(), Error> {
+    let inventory = context.inventory(&options.source, notes)?;
+    let path = &options.file.coordination_file;
+    let _guard = context.guard(path);
+    context.check_place(path, notes)?;
+    let ledger = Ledger::open_existing(&context.host, path, None, context.deadline)?;
+    let mut done = String::new();
+    let mut named = BTreeSet::new();
+    if let Some(ledger) = ledger {
+        let reclaimer = Reclaimer { host: &context.host, inventory: &inventory, is_dry: options.dry_run };
+        named.extend(ledger.record().assignments.iter().filter_map(|assignment| assignment.cgroup.clone()));
+        done += &reclaimer.reclaim(ledger, notes)?;
+    }
+    done += &groups(&context.host, &named, options.dry_run, notes);
+    context.stdout.write(&done, context.deadline)
+}
+
+struct Reclaimer<'a> {
+    host: &'a Host,
+    inventory: &'a Inventory,
+    /// Says what it would do, and does nothing.
+    is_dry: bool,
+}
+
+impl Reclaimer<'_> {
+    /// A line for each assignment that is released.
+    fn reclaim(&self, ledger: Ledger, notes: &mut Notes) -> Result<String, Error> {
+        let record = ledger.record();
+        let occupancy = policy::occupancy(self.inventory, record);
+        let liveness = Liveness::new(self.host, ledger.facts());
+        let standing = |position: usize| -> Standing {
+            liveness.standing(&record.assignments[position], occupancy.is_here[position])
+        };
+        let change = self.change(record, &standing, notes);
+        let done = self.lines(record, &change);
+        if !self.is_dry && !(change.stale.is_empty() && change.settled.is_empty()) {
+            super::block_signals();
+            ledger.commit(&change)?;
+        }
+        Ok(done)
+    }
+
+    fn change(&self, record: &Record, standing: &dyn Fn(usize) -> Standing, notes: &mut Notes) -> Change {
+        let identity = |index: u32| {
+            let device = self.inventory.devices.iter().find(|device| device.index == index);
+            device.map(|device| device.identity.clone()).unwrap_or_default()
+        };
+        let mut change = settle::settle(record, true, standing, |pid| owner::of(self.host, pid), identity);
+        let remains = Remains::of(self.host, record);
+        if !self.is_dry {
+            remains.clear(self.inventory, standing, notes);
+        }
+        change.stale.retain(|position| !remains.has_orphans(*position));
+        change
+    }
+
+    fn lines(&self, record: &Record, change: &Change) -> String {
+        let verb = if self.is_dry { "would release" } else { "released" };
+        let line = |position: &usize| {
+            let Assignment { index, owner, .. } = &record.assignments[*position];
+            format!("{verb} index {index} of pid {}\n", owner.pid)
+        };
+        change.stale.iter().map(line).collect()
+    }
+}
+
+/// Removes the empty groups of dead owners that the record does not name: a call was killed before it recorded
+/// anything, or the record is another one. Others are let be.
+fn groups(host: &Host, named: &BTreeSet<String>, is_dry: bool, notes: &mut Notes) -> String {
+    let mut done = String::new();
+    if !host.is_here() || !host.is_initial_pid_namespace() {
+        return done;
+    }
+    for (group, pid, start) in Group::all(host) {
+        let is_dead = match host.process(pid) {
+            Ok(None) => true,
+            Ok(Some(process)) => process.is_dead() || !process.may_have_started_at(Some(start)),
+            Err(_) => false,
+        };
+        let name = group.name();
+        let is_left = is_dead && group.exists() && !named.contains(&name);
+        if !is_left || group.members().is_ok_and(|members| !members.is_empty()) {
+            continue;
+        }
+        let verb = if is_dry { "would remove" } else { "removed" };
+        match if is_dry { Ok(()) } else { group.remove() } {
+            Ok(()) => drop(writeln!(done, "{verb} control group {name} of pid {pid}")),
+            Err(error) => notes.warn(error.chain()),
+        }
+    }
+    done
+}

@@ -1,0 +1,9 @@
+//! `--cgroup`: what an owner was not given, it cannot open. Asked of the kernel, by owners that open the nodes.
+//!
+//! The nodes are of a major that no driver has: one that may be opened is answered ENXIO, and one that is denied
+//! EPERM. Every test has control groups of its own, below the root of the hierarchy.
+
+mod cell;
+mod owner;
+mod stage;
+mod two_owners;
