@@ -34,6 +34,15 @@ pub(crate) struct Grant {
     pub(crate) of: u32,
 }
 
+/// Of a unit that `gpu-coord exec` was given: it is passed on to whoever asks inside the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Origin {
+    /// The grant that `exec` got, which the command is told.
+    pub(crate) grant: u64,
+    /// Whether somebody inside has it by now.
+    pub(crate) is_taken: bool,
+}
+
 /// A unit held by an owner: one line of the coordination file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Assignment {
@@ -50,6 +59,8 @@ pub(crate) struct Assignment {
     pub(crate) invocation: Option<String>,
     /// The owner's control group, if one was made for it.
     pub(crate) cgroup: Option<String>,
+    /// `None` on a line that `exec` did not write.
+    pub(crate) origin: Option<Origin>,
     /// Keys of a later version, `key=value;...`, kept when the line is rewritten.
     pub(crate) unknown: String,
 }

@@ -47,6 +47,13 @@ pub(crate) enum Error {
     /// What is asked for may not be had, whatever is free.
     #[error("{0}")]
     Refused(String),
+    /// The command of `exec` cannot be run.
+    #[error("cannot run {}", path.display())]
+    Run {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     /// The answer could not be printed, so nothing stays recorded.
     #[error("cannot write the answer to standard output")]
     Output(#[source] io::Error),
@@ -73,6 +80,8 @@ impl Error {
             Error::Deadline { .. } => Exit::Deadline,
             Error::Isolation(_) => Exit::Isolation,
             Error::Refused(_) => Exit::Refused,
+            Error::Run { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NoCommand,
+            Error::Run { .. } => Exit::CannotRun,
             Error::Malformed { .. }
             | Error::File { .. }
             | Error::Io { .. }

@@ -17,6 +17,10 @@ pub(crate) enum Exit {
     Isolation = 5,
     /// Refused by policy: the caller asks for what it may not have.
     Refused = 6,
+    /// `exec`: the command is there and cannot be run.
+    CannotRun = 126,
+    /// `exec`: there is no such command.
+    NoCommand = 127,
 }
 
 impl From<Exit> for std::process::ExitCode {

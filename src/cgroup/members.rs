@@ -146,7 +146,7 @@ fn enter(file: &mut File, pid: u32, processes: &Path) -> Result<(), Error> {
     }
 }
 
-fn explain(error: &io::Error) -> String {
+pub(super) fn explain(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP) => {
             "the group above is threaded, and takes whole processes no more; start the owner \

@@ -56,10 +56,8 @@ fn is_name(text: &str) -> bool {
 /// The group of another owner that `/proc/PID/cgroup` shows a process in, and the pid of that owner.
 pub(crate) fn confining_another<'a>(cgroup: &'a str, owner: &Owner) -> Option<(&'a str, u32)> {
     let own = name(owner);
-    let names = cgroup.split(['/', '\n']).filter(|part| is_name(part) && Some(*part) != own.as_deref());
-    names
-        .filter_map(|group| Some((group, group.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()?)))
-        .last()
+    let others = cgroup.split(['/', '\n']).filter(|part| Some(*part) != own.as_deref());
+    others.rev().find_map(|group| Some((group, numbers(group)?.0)))
 }
 
 /// The control group of an owner; whether it is there is not said.
@@ -141,12 +139,17 @@ impl Group {
 
     /// Puts its processes back and removes it. It is no error if it is not there.
     pub(crate) fn dissolve(&self, deadline: Deadline) -> Result<(), Error> {
-        if self.place.version == Version::V2 {
-            v2::lift(&self.place.directory)?;
-        }
         let parent = &self.parent.directory;
         members::empty(&self.place, deadline, |_| parent)?;
-        self.remove()
+        self.remove().inspect_err(|_| self.lift())
+    }
+
+    /// For groups that somebody made below ours: they are let be, and nothing is denied to them any more. The error
+    /// that is told is that of the removal.
+    fn lift(&self) {
+        if self.place.version == Version::V2 {
+            let _ = v2::lift(&self.place.directory);
+        }
     }
 
     /// Removes it unless there are processes in it.

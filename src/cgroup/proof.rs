@@ -21,7 +21,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, getpid, pipe2};
 
 use crate::cgroup::denylist::{Denylist, Rules};
-use crate::cgroup::members::PROCESSES;
+use crate::cgroup::members::{self, PROCESSES};
 use crate::cgroup::membership::Place;
 use crate::error::Error;
 use crate::host::Host;
@@ -121,7 +121,8 @@ fn ask(
     deadline: Deadline,
 ) -> Result<Vec<i32>, Error> {
     let failed = |what: &str, error: io::Error| {
-        Error::Isolation(format!("cannot prove what {} denies: {what}: {error}", group.directory.display()))
+        let problem = members::explain(&error);
+        Error::Isolation(format!("cannot prove what {} denies: {what}: {problem}", group.directory.display()))
     };
     let path = group.directory.join(PROCESSES);
     let processes = File::options().write(true).open(&path).map_err(|error| failed("cgroup.procs", error))?;
@@ -142,6 +143,7 @@ fn ask(
     };
     // SAFETY: the child makes nothing but system calls, on memory that was allocated before.
     let child = match unsafe { fork() }.map_err(|error| failed("fork", error.into()))? {
+        // SAFETY: this is that child.
         ForkResult::Child => unsafe { answer(&task) },
         ForkResult::Parent { child } => child,
     };

@@ -13,7 +13,7 @@ pub(super) fn check(host: &Host, version: Version) -> Result<(), Error> {
         None => Ok(()),
         Some(missing) => Err(Error::Isolation(format!(
             "isolation by cgroup {version} takes {missing}; run gpu-coord as root, in a systemd unit as \
-             `ExecStartPost=+/usr/bin/gpu-coord allocate AMOUNT --cgroup --owner $MAINPID`"
+             `ExecStart=+/usr/bin/gpu-coord exec AMOUNT --cgroup --user NAME -- COMMAND`"
         ))),
     }
 }

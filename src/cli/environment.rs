@@ -9,6 +9,9 @@ use crate::host::owner::Service;
 use crate::notes::Notes;
 use crate::visible::Variables;
 
+/// Set by `exec` for the command that it becomes.
+pub(crate) const GRANT: &str = "GPU_COORD_GRANT";
+
 /// What the environment says beside options.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
@@ -16,6 +19,8 @@ pub(crate) struct Surroundings {
     pub(crate) service: Service,
     /// The variables that hide devices.
     pub(crate) visible: Variables,
+    /// The grant of the `gpu-coord exec` that we run inside of, as it told it.
+    pub(crate) grant: Option<String>,
     /// The PATH that was inherited.
     pub(crate) path: Option<OsString>,
     /// Run with another user's rights (AT_SECURE): nothing that its caller could set is believed.
@@ -54,6 +59,7 @@ impl Environment {
             surroundings: Surroundings {
                 service: Service::from_environment(value),
                 visible: Variables::from_environment(value),
+                grant: value(GRANT).filter(|grant| !grant.is_empty()),
                 path,
                 is_privileged,
             },

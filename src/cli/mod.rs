@@ -21,10 +21,10 @@ pub(crate) mod watchdog;
 
 use std::time::Duration;
 
-pub(crate) use environment::Surroundings;
+pub(crate) use environment::{GRANT, Surroundings};
 pub(crate) use options::{
-    Allocation, Cgroup, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Print, Reclaim,
-    SelectionOptions, SourceOptions, Status,
+    Allocation, Cgroup, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Exec, Print, Reclaim,
+    RequestOptions, SelectionOptions, SourceOptions, Status,
 };
 pub(crate) use output::Stdout;
 pub(crate) use parse::Task;

@@ -3,6 +3,7 @@
 //! An option with an optional value takes it after `=` alone (`require_equals`), since Flink splits its
 //! arguments at blanks and a bare word after an option must not change its meaning.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,6 +46,13 @@ pub(crate) enum Command {
         after_help = "Example: gpu-coord allocate 2 --print uuid"
     )]
     Allocate(Allocate),
+    /// Become COMMAND, with AMOUNT units of its own
+    #[command(
+        override_usage = "gpu-coord exec AMOUNT [OPTIONS] -- COMMAND [ARG...]",
+        help_template = ALLOCATION_HELP,
+        after_help = "Example: gpu-coord exec 2 --cgroup --user flink -- /opt/flink/bin/taskmanager.sh start-foreground"
+    )]
+    Exec(Exec),
     /// Give back every unit of the calling process
     #[command(
         name = "deallocateAll",
@@ -73,9 +81,10 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn common(&self) -> &Common {
         match self {
-            Command::Discover(Discover { allocation }) | Command::Allocate(Allocate { allocation }) => {
-                &allocation.common
+            Command::Discover(Discover { allocation, .. }) | Command::Allocate(Allocate { allocation }) => {
+                &allocation.request.common
             }
+            Command::Exec(options) => &options.request.common,
             Command::DeallocateAll(options) => &options.common,
             Command::Reclaim(options) => &options.common,
             Command::Status(options) => &options.common,
@@ -137,28 +146,23 @@ pub(crate) struct OwnerOptions {
     pub(crate) owner: Option<u32>,
 }
 
-/// What the two forms of an allocation share.
+/// What every request for units says.
 #[derive(Args, Debug)]
-pub(crate) struct Allocation {
+pub(crate) struct RequestOptions {
     /// How many units
     #[arg(value_parser = amount, allow_negative_numbers = true)]
     pub(crate) amount: u128,
-    /// Record the assignment in the coordination file (the default of `allocate`)
-    #[arg(long, alias = "enable-coordination", conflicts_with = "no_coordination")]
-    pub(crate) enable_coordination_mode: bool,
-    /// Print the first units and record nothing (the default of the bare form)
-    #[arg(long)]
-    pub(crate) no_coordination: bool,
-    /// Take over the units of dead owners (always, in the bare form)
-    #[arg(long)]
-    pub(crate) check_dead: bool,
-    /// index (as the owner's CUDA counts), host-index, uuid or pci
-    #[arg(long, value_name = "WHAT", default_value = "index", hide_possible_values = true)]
-    pub(crate) print: Print,
     #[command(flatten)]
     pub(crate) selection: SelectionOptions,
     /// Let the owner open only what it is given: v1, v2, either (no value), or best-effort
-    #[arg(long, value_name = "HOW", require_equals = true, num_args = 0..=1, default_missing_value = "any", hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "HOW",
+        require_equals = true,
+        num_args = 0..=1,
+        default_missing_value = "any",
+        hide_possible_values = true
+    )]
     pub(crate) cgroup: Option<Cgroup>,
     /// Pass over CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES
     #[arg(long)]
@@ -172,11 +176,37 @@ pub(crate) struct Allocation {
     #[command(flatten)]
     pub(crate) file: FileOptions,
     #[command(flatten)]
-    pub(crate) owner: OwnerOptions,
-    #[command(flatten)]
     pub(crate) source: SourceOptions,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+impl RequestOptions {
+    /// How the owner is to be confined, if it was asked for.
+    pub(crate) fn cgroup(&self) -> Option<Cgroup> {
+        self.cgroup.filter(|how| *how != Cgroup::No)
+    }
+}
+
+/// What the two forms of an allocation share.
+#[derive(Args, Debug)]
+pub(crate) struct Allocation {
+    /// Record the assignment in the coordination file (the default of `allocate`)
+    #[arg(long, alias = "enable-coordination", conflicts_with = "no_coordination")]
+    pub(crate) enable_coordination_mode: bool,
+    /// Print the first units and record nothing (the default of the bare form)
+    #[arg(long)]
+    pub(crate) no_coordination: bool,
+    /// Take over the units of dead owners (always, in the bare form)
+    #[arg(long)]
+    pub(crate) check_dead: bool,
+    /// index (as the owner's CUDA counts), host-index, uuid or pci
+    #[arg(long, value_name = "WHAT", default_value = "index", hide_possible_values = true)]
+    pub(crate) print: Print,
+    #[command(flatten)]
+    pub(crate) owner: OwnerOptions,
+    #[command(flatten)]
+    pub(crate) request: RequestOptions,
 }
 
 /// Print the first AMOUNT units, or coordinate them with --enable-coordination-mode: the form that Flink calls
@@ -188,6 +218,9 @@ pub(crate) struct Allocation {
     after_help = "Example: gpu-coord 2 --enable-coordination-mode"
 )]
 pub(crate) struct Discover {
+    /// Give units beside those that `gpu-coord exec` gave, instead of these
+    #[arg(long)]
+    pub(crate) more: bool,
     #[command(flatten)]
     pub(crate) allocation: Allocation,
 }
@@ -196,6 +229,18 @@ pub(crate) struct Discover {
 pub(crate) struct Allocate {
     #[command(flatten)]
     pub(crate) allocation: Allocation,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Exec {
+    /// Run COMMAND as this user, with no more rights than it has
+    #[arg(long, value_name = "NAME[:GROUP]")]
+    pub(crate) user: Option<String>,
+    #[command(flatten)]
+    pub(crate) request: RequestOptions,
+    /// What to run, and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]

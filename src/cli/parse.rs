@@ -9,7 +9,7 @@ use clap::{ArgMatches, FromArgMatches};
 use super::arguments;
 use super::environment::Environment;
 use super::message::{Origin, explain};
-use super::options::{Allocate, Cli, Command, Common, Discover, SourceOptions};
+use super::options::{Allocate, Cli, Command, Common, Discover, Exec, SourceOptions};
 use super::variables::{self, Variable};
 use crate::error::Error;
 use crate::notes::Notes;
@@ -17,7 +17,7 @@ use crate::notes::Notes;
 /// What the command line asks for.
 #[derive(Debug)]
 pub(crate) enum Task {
-    Run(Command),
+    Run(Box<Command>),
     /// `--help` or `--version`
     Print(String),
 }
@@ -40,7 +40,7 @@ pub(super) fn parse(
     if environment.surroundings.is_privileged {
         distrust(&mut command, notes);
     }
-    Ok(Task::Run(command))
+    Ok(Task::Run(Box::new(command)))
 }
 
 /// The matches of the command line over those of the environment. Parsed again only if the environment
@@ -104,9 +104,10 @@ fn distrust(command: &mut Command, notes: &mut Notes) {
 /// What commands have in common, and where the devices are read from, for those that read them.
 fn options_of(command: &mut Command) -> (&mut Common, Option<&mut SourceOptions>) {
     match command {
-        Command::Discover(Discover { allocation }) | Command::Allocate(Allocate { allocation }) => {
-            (&mut allocation.common, Some(&mut allocation.source))
+        Command::Discover(Discover { allocation, .. }) | Command::Allocate(Allocate { allocation }) => {
+            (&mut allocation.request.common, Some(&mut allocation.request.source))
         }
+        Command::Exec(Exec { request, .. }) => (&mut request.common, Some(&mut request.source)),
         Command::DeallocateAll(options) => (&mut options.common, None),
         Command::Reclaim(options) => (&mut options.common, Some(&mut options.source)),
         Command::Status(options) => (&mut options.common, Some(&mut options.source)),

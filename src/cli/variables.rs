@@ -8,14 +8,12 @@ use std::ffi::{OsStr, OsString};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
+use super::environment::GRANT;
 use super::nearest::nearest;
 use super::options::Cli;
 use crate::error::Error;
 
 const PREFIX: &str = "GPU_COORD_";
-
-/// Set by `exec` for the command that it starts, so that it says nothing to us.
-const RESERVED: &[&str] = &["GPU_COORD_GRANT"];
 
 /// A `GPU_COORD_` variable that is set.
 #[derive(Debug, PartialEq, Eq)]
@@ -94,7 +92,7 @@ pub(super) fn unknown(variables: &[Variable]) -> Vec<String> {
     let root = Cli::command();
     let known: Vec<String> =
         root.get_subcommands().flat_map(Command::get_arguments).flat_map(names).collect();
-    let is_known = |name: &str| known.iter().any(|known| known == name) || RESERVED.contains(&name);
+    let is_known = |name: &str| known.iter().any(|known| known == name) || name == GRANT;
     let unknown = variables.iter().filter(|variable| !is_known(&variable.name));
     unknown.map(|variable| complaint(&variable.name, &known)).collect()
 }

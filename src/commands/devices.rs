@@ -57,16 +57,14 @@ fn as_table(inventory: &Inventory, selection: &Selection, shown: &[(usize, &Devi
 /// An instance, below its device.
 fn part(device: &Device, instance: &Instance) -> Vec<String> {
     let profile = instance.profile.as_deref().unwrap_or_default();
-    let uuid = instance.uuid.clone().unwrap_or_default();
-    let (minor, pci, id) = (String::new(), String::new(), String::new());
     vec![
         device.index.to_string(),
         format!("MIG {profile}").trim_end().to_owned(),
         memory(instance.memory_mib),
-        minor,
-        uuid,
-        pci,
-        id,
+        String::new(),
+        instance.uuid.clone().unwrap_or_default(),
+        String::new(),
+        String::new(),
         health(device),
     ]
 }

@@ -1,7 +1,7 @@
 //! Which units may be given to the owner of a request: those that it sees, as far as they are selected.
 
 use super::Context;
-use crate::cli::{Allocation, SelectionOptions};
+use crate::cli::{RequestOptions, SelectionOptions};
 use crate::device::{Device, Inventory, Part, Unit};
 use crate::error::Error;
 use crate::inventory::{Source, Vendor};
@@ -24,15 +24,16 @@ pub(super) fn shown<'a>(inventory: &'a Inventory, selection: &Selection) -> Vec<
     inventory.devices.iter().enumerate().filter(|(at, _)| is_shown(*at)).collect()
 }
 
-/// How the owner counts, and what it may be given, in that order.
+/// How the owner counts, and what it may be given, in that order. `owner`: whose environment is read, if not ours.
 pub(super) fn eligible(
     context: &Context<'_>,
-    options: &Allocation,
+    options: &RequestOptions,
+    owner: Option<u32>,
     inventory: &Inventory,
     notes: &mut Notes,
 ) -> Result<(Seen, Vec<Unit>), Error> {
     let selection = selection(inventory, &options.selection)?;
-    let seen = seen(context, options, inventory, notes);
+    let seen = seen(context, options, owner, inventory, notes);
     notes.details.extend(seen.ignored.clone());
     let mut units = seen.units(inventory);
     if !selection.takes_all() {
@@ -41,11 +42,17 @@ pub(super) fn eligible(
     Ok((seen, units))
 }
 
-fn seen(context: &Context<'_>, options: &Allocation, inventory: &Inventory, notes: &mut Notes) -> Seen {
+fn seen(
+    context: &Context<'_>,
+    options: &RequestOptions,
+    owner: Option<u32>,
+    inventory: &Inventory,
+    notes: &mut Notes,
+) -> Seen {
     if options.ignore_visible_devices || matches!(options.source.source, Source::File(_)) {
         return Seen::all(inventory);
     }
-    let variables = variables(context, options.owner.owner, notes);
+    let variables = variables(context, owner, notes);
     match Vendor::of(&inventory.source) {
         Some(Vendor::Amd) => Seen::by_hip(inventory, &variables),
         Some(Vendor::Nvidia) | None => {

@@ -5,7 +5,7 @@ use crate::assignment::{Assignment, Owner, Record};
 use crate::cgroup::denylist::{Nodes, Span};
 use crate::cgroup::membership::Version;
 use crate::cgroup::{self, Confined, Group};
-use crate::cli::{Allocation, Cgroup, Print};
+use crate::cli::{Cgroup, Print};
 use crate::device::{Inventory, Part, Unit};
 use crate::error::Error;
 use crate::host::Host;
@@ -52,7 +52,7 @@ pub(super) fn nodes(host: &Host, inventory: &Inventory) -> Result<Nodes, Error> 
 
 /// Whether the owner is to be confined: it was asked for, or is so already.
 pub(super) fn is_wanted(how: Option<Cgroup>, situation: &Situation<'_, '_>) -> bool {
-    how.is_some_and(|how| how != Cgroup::No) || situation.recorded().is_some()
+    how.is_some() || situation.recorded().is_some()
 }
 
 impl Situation<'_, '_> {
@@ -111,9 +111,14 @@ impl<'a> Isolation<'a> {
         Ok(Isolation { context, inventory, owner, nodes, group, held: situation.held(), is_in_force })
     }
 
+    /// Whether the owner is kept to what it holds, so that it could not open anything else.
+    pub(super) fn is_in_force(&self) -> bool {
+        self.is_in_force
+    }
+
     /// What is printed must stay true: whoever counts what it can open counts anew when that changes.
-    pub(super) fn check_numbering(&self, options: &Allocation, seen: &Seen) -> Result<(), Error> {
-        if options.print != Print::Index {
+    pub(super) fn check_numbering(&self, print: Print, seen: &Seen) -> Result<(), Error> {
+        if print != Print::Index {
             return Ok(());
         }
         if !self.held.is_empty() {

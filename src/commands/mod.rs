@@ -8,6 +8,8 @@ mod choice;
 mod deallocate_all;
 mod devices;
 mod eligible;
+mod exec;
+mod grant;
 mod isolation;
 mod json;
 mod kin;
@@ -15,6 +17,7 @@ mod reclaim;
 mod remains;
 mod status;
 mod table;
+mod taken;
 mod view;
 
 use std::path::Path;
@@ -51,8 +54,12 @@ pub(crate) fn run(
     let host = Host::new(&command.common().root);
     let context = Context { host, surroundings, stdout, deadline };
     match command {
-        Command::Discover(options) => allocate::run(&context, Form::Discover, &options.allocation, notes),
+        Command::Discover(options) => match surroundings.grant.as_deref().filter(|_| !options.more) {
+            Some(grant) => taken::run(&context, grant, &options.allocation, notes),
+            None => allocate::run(&context, Form::Discover, &options.allocation, notes),
+        },
         Command::Allocate(options) => allocate::run(&context, Form::Allocate, &options.allocation, notes),
+        Command::Exec(options) => exec::run(&context, options, notes),
         Command::DeallocateAll(options) => deallocate_all::run(&context, options, notes),
         Command::Reclaim(options) => reclaim::run(&context, options, notes),
         Command::Status(options) => status::run(&context, options, notes),

@@ -54,7 +54,8 @@ impl Reclaimer<'_> {
         };
         let change = self.change(record, &standing, notes);
         let done = self.lines(record, &change);
-        if !self.is_dry && !(change.stale.is_empty() && change.settled.is_empty()) {
+        let is_idle = change.stale.is_empty() && change.settled.is_empty();
+        if !self.is_dry && !is_idle {
             super::block_signals();
             ledger.commit(&change)?;
         }

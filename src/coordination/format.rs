@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 
 use super::escape::{escape, unescape};
 use super::pairs::{Pairs, hex64, number, printable};
-use crate::assignment::{Assignment, Drained, Grant, Owner, Waiter};
+use crate::assignment::{Assignment, Drained, Grant, Origin, Owner, Waiter};
 use crate::device::Identity;
 
 /// The largest pid is one less (`PID_MAX_LIMIT` of the kernel's `include/linux/threads.h`).
@@ -80,6 +80,7 @@ fn assignment(index: u32, line: &[u8], digits: usize) -> Result<Assignment, Stri
         since: None,
         invocation: None,
         cgroup: None,
+        origin: None,
         unknown: String::new(),
     };
     let (mut id, mut of) = (None, None);
@@ -92,6 +93,8 @@ fn assignment(index: u32, line: &[u8], digits: usize) -> Result<Assignment, Stri
             b"time" => assignment.since = Some(number(value)?),
             b"inv" => assignment.invocation = Some(unescape(value)),
             b"cgroup" => assignment.cgroup = Some(unescape(value)),
+            b"exec" => assignment.origin = Some(Origin { grant: hex64(value)?, is_taken: false }),
+            b"taken" => assignment.origin = Some(Origin { grant: hex64(value)?, is_taken: true }),
             _ if identity_key(&mut assignment.identity, key, value)? => {}
             _ if owner_key(&mut assignment.owner, key, value)? => {}
             _ => keep(&mut assignment.unknown, key, value),
@@ -209,7 +212,8 @@ fn excerpt(line: &[u8]) -> String {
 
 /// An assignment as a line, without its line end.
 pub(crate) fn print(assignment: &Assignment) -> String {
-    let Assignment { index, slot, identity, owner, grant, since, invocation, cgroup, unknown } = assignment;
+    let Assignment { index, slot, identity, owner, grant, since, invocation, cgroup, origin, unknown } =
+        assignment;
     let mut line = format!("{index} {}\tv=1", owner.pid);
     let mut key = |key: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -229,6 +233,9 @@ pub(crate) fn print(assignment: &Assignment) -> String {
     key("time", since.map(|seconds| seconds.to_string()));
     key("inv", invocation.as_deref().map(escape));
     key("cgroup", cgroup.as_deref().map(escape));
+    if let Some(Origin { grant, is_taken }) = origin {
+        key(if *is_taken { "taken" } else { "exec" }, Some(format!("{grant:016x}")));
+    }
     if !unknown.is_empty() {
         line.push(';');
         line.push_str(unknown);
@@ -260,6 +267,7 @@ mod tests {
             since: Some(1_700_000_000),
             invocation: Some("cd".repeat(16)),
             cgroup: Some("/a b".to_owned()),
+            origin: Some(Origin { grant: 17, is_taken: true }),
             unknown: "later=1;more=".to_owned(),
         }
     }

@@ -133,7 +133,8 @@ impl Ledger {
     /// Takes the ledger: what was read before a change cannot be planned upon again after it.
     pub(crate) fn commit(self, change: &Change) -> Result<Committed, Error> {
         let plan = plan::plan(&self.text, change, self.is_outdated);
-        let pid = change.granted.first().map(|granted| granted.owner.pid);
+        let passed = change.passed.iter().map(|(_, passed)| passed);
+        let pid = change.granted.iter().chain(passed).next().map(|given| given.owner.pid);
         let committed = Committed { ledger: self, undo: plan.undo, pid };
         let ledger = &committed.ledger;
         ledger.put(&plan.clear)?;
@@ -149,7 +150,7 @@ impl Ledger {
     /// On a full disk units can still be given back: that takes no space. The script's lines whose owners
     /// live are then left as they are, which only puts off telling their owners from later processes.
     fn release_only(&self, change: &Change, error: Error) -> Result<(), Error> {
-        if !change.granted.is_empty() {
+        if !(change.granted.is_empty() && change.passed.is_empty()) {
             return Err(error);
         }
         let released = Change { released: change.released.clone(), ..Change::default() };

@@ -26,6 +26,8 @@ pub(crate) struct Change {
     pub(crate) stale: Vec<usize>,
     /// Lines of the script with living owners, and what replaces each.
     pub(crate) settled: Vec<(usize, Assignment)>,
+    /// Assignments that one owner passes on to another, and what replaces each.
+    pub(crate) passed: Vec<(usize, Assignment)>,
     /// Assignments whose owner gives them back.
     pub(crate) released: Vec<usize>,
     /// New assignments.
@@ -51,16 +53,22 @@ pub(crate) struct Plan {
 pub(crate) fn plan(text: &Text, change: &Change, is_outdated: bool) -> Plan {
     let spans =
         |positions: &[usize]| positions.iter().map(|position| text.held[*position]).collect::<Vec<_>>();
-    let new = change.settled.iter().map(|(_, assignment)| assignment).chain(&change.granted);
+    let replaced: Vec<&(usize, Assignment)> = change.settled.iter().chain(&change.passed).collect();
+    let new = replaced.iter().map(|(_, assignment)| assignment).chain(&change.granted);
     let mut placement = place(text, &new.map(format::print).collect::<Vec<_>>());
-    let granted = placement.firsts.split_off(change.settled.len());
-    let replaced = change.settled.iter().map(|(position, _)| text.held[*position]).collect::<Vec<_>>();
+    let granted = placement.firsts.split_off(replaced.len());
+    let passed = &placement.firsts[change.settled.len()..];
+
+    // First what was passed on holds again where it was, and then no more where it went.
+    let passing = spans(&change.passed.iter().map(|(position, _)| *position).collect::<Vec<_>>());
+    let back = passing.iter().map(|span| Write { at: span.at, bytes: vec![text.bytes[span.at]] });
+    let taken = passed.iter().chain(&granted).map(|first| Write { at: first.at, bytes: b"#".to_vec() });
+    let undo = back.chain(taken).collect();
 
     let mut fill = placement.bodies;
     fill.extend(placement.firsts);
-    fill.extend(free(&replaced));
+    fill.extend(free(&replaced.iter().map(|(position, _)| text.held[*position]).collect::<Vec<_>>()));
     fill.extend(free(&spans(&change.released)));
-    let undo = granted.iter().map(|first| Write { at: first.at, bytes: b"#".to_vec() }).collect();
     fill.extend(granted);
     let stale = [spans(&change.stale), text.unfinished.clone()].concat();
     let mut clear: Vec<Write> = free_at_once(text, &stale).into_iter().collect();
@@ -173,6 +181,7 @@ mod tests {
             since: Some(1),
             invocation: None,
             cgroup: None,
+            origin: None,
             unknown: String::new(),
         }
     }

@@ -3,11 +3,13 @@
 //! Everything is read below a host root, which is `/` unless `--root` says otherwise, so that a host made
 //! of files, or another host's mounted root, is read by the same code.
 
+pub(crate) mod account;
 pub(crate) mod boot;
 pub(crate) mod capability;
 pub(crate) mod child;
 pub(crate) mod deadline;
 pub(crate) mod embedded;
+pub(crate) mod execute;
 pub(crate) mod file;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -58,6 +60,11 @@ impl Host {
     /// Whether this is the host that the program runs on, so that system calls speak of it too.
     pub(crate) fn is_here(&self) -> bool {
         self.root == Path::new("/")
+    }
+
+    /// A path below the root.
+    pub(crate) fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
+        self.root.join(relative)
     }
 
     /// A path below `/proc`.

@@ -1,8 +1,8 @@
 //! `amd-smi`: AMD's newer tool, in the JSON of `list`, an array with an object a GPU.
 //!
 //! Its `gpu` numbers are rows, and can have gaps. KFD's number for the GPU and for its node, which it tells
-//! too, give HIP's order ([`amd::judge`]); where KFD cannot be read, two more calls tell models and memory, and
-//! the errors of the memory.
+//! too, give HIP's order ([`amd::judge`]); where KFD cannot be read, two more calls tell models, memory and
+//! its errors.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

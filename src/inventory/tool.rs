@@ -5,7 +5,8 @@ use std::env;
 
 use crate::inventory::Settings;
 
-/// Whether nothing of that name is where the system would look. What is there and cannot be run says so itself.
+/// Whether nothing of that name is where the system would look. What is there and cannot be run says so
+/// itself.
 pub(super) fn is_missing(tool: &str, settings: &Settings) -> bool {
     let path = settings.search_path.as_ref().or(settings.inherited_path.as_ref());
     // Without a PATH the C library has its own.

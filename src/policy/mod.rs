@@ -174,6 +174,7 @@ mod tests {
             since: None,
             invocation: None,
             cgroup: None,
+            origin: None,
             unknown: String::new(),
         }
     }

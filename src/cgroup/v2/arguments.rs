@@ -29,8 +29,11 @@ impl<T> Arguments<T> {
     pub(super) unsafe fn call(&mut self, command: c_long) -> io::Result<c_int> {
         // SAFETY: the kernel reads and writes within the size, and any bits are a value of the arguments.
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *self, size_of::<Self>()) };
-        let result = if result < 0 { return Err(io::Error::last_os_error()) } else { result };
-        c_int::try_from(result).map_err(io::Error::other)
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            c_int::try_from(result).map_err(io::Error::other)
+        }
     }
 
     /// # Safety

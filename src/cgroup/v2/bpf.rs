@@ -26,6 +26,7 @@ pub(super) const ALLOW_MULTI: u32 = 2;
 /// As many as one group can have. More are in force together with those above it.
 const ROOM: usize = 64;
 const MOST_ROOM: usize = 1 << 16;
+
 /// Which programs of a group a query is about.
 #[derive(Clone, Copy)]
 pub(super) enum Scope {
@@ -150,8 +151,8 @@ pub(super) fn instructions(program: BorrowedFd<'_>) -> io::Result<Option<Vec<Ins
     let size = usize::try_from(inform(program, &mut [])?.size).map_err(io::Error::other)?;
     let mut instructions = vec![Instruction::default(); size / size_of::<Instruction>()];
     let info = inform(program, &mut instructions)?;
-    // Without rights there is no size. One that was blinded has its size, no address, and nothing was written.
-    Ok((info.size != 0 && info.instructions != 0).then_some(instructions))
+    // It takes the address away from what was blinded, and shows no size without rights. Both it does silently.
+    Ok((info.instructions != 0).then_some(instructions))
 }
 
 fn inform(program: BorrowedFd<'_>, instructions: &mut [Instruction]) -> io::Result<Info> {

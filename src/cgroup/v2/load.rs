@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper")]
 
-use std::ffi::c_long;
+use std::ffi::{CStr, c_long};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -15,7 +15,7 @@ const PROG_LOAD: c_long = 5;
 /// `BPF_PROG_TYPE_CGROUP_DEVICE`
 const DEVICE_PROGRAM: u32 = 15;
 
-const LICENSE: &[u8] = b"Dual MIT/GPL\0";
+const LICENSE: &CStr = c"Dual MIT/GPL";
 const MOST_ATTEMPTS: usize = 10;
 const LOG_SIZE: usize = 1 << 16;
 
@@ -37,7 +37,7 @@ struct Load {
 /// The name has at most 15 letters, digits or `_`.
 pub(super) fn load(name: &str, instructions: &[Instruction]) -> io::Result<OwnedFd> {
     match load_once(name, instructions, &mut []) {
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => match Raised::new() {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => match Raised::own() {
             Ok(_raised) => load_once(name, instructions, &mut []),
             Err(_) => Err(error),
         },
@@ -58,7 +58,7 @@ fn load_once(name: &str, instructions: &[Instruction], log: &mut [u8]) -> io::Re
         load.log = log.as_mut_ptr() as u64;
     }
     let mut arguments = Arguments::new(load);
-    // SAFETY: instructions and log are as long as said, the license ends with a zero, and all outlive the call.
+    // SAFETY: instructions and log are as long as said, the license ends with a zero, and all outlive it.
     persist(|| unsafe { arguments.open(PROG_LOAD) })
 }
 

@@ -3,7 +3,21 @@
 //! The nodes are of a major that no driver has: one that may be opened is answered ENXIO, and one that is denied
 //! EPERM. Every test has control groups of its own, below the root of the hierarchy.
 
+mod bpf;
 mod cell;
+mod descendants;
+mod foreign;
+mod handed;
+mod mig;
+mod namespaces;
+mod numbering;
+mod nvidia;
+mod options;
+mod orphans;
 mod owner;
+mod removed;
+mod rights;
 mod stage;
 mod two_owners;
+mod undo;
+mod v1;

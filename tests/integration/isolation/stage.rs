@@ -1,6 +1,7 @@
 //! A host of GPUs with nodes below `/dev`, and owners in a control group of the test's own.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,23 +21,40 @@ pub(crate) struct Stage {
     pub(crate) cell: Cell,
     pub(crate) sandbox: Sandbox,
     nodes: TempDir,
-    count: u64,
+    /// Major and minor of each node.
+    numbers: Vec<(u64, u64)>,
     pub(crate) first_minor: u64,
 }
 
 impl Stage {
     pub(crate) fn with_gpus(version: Version, count: u64) -> Stage {
         static MINOR: AtomicU64 = AtomicU64::new(0);
-        let first_minor = MINOR.fetch_add(count, Ordering::Relaxed);
-        let nodes = TempDir::with_prefix_in("gpu-coord-test-", "/dev").unwrap();
-        let sandbox = Sandbox::with_source("file:devices.json");
-        let stage = Stage { cell: Cell::make(version), sandbox, nodes, count, first_minor };
-        (0..count).for_each(|at| make_node(&stage.node(at), first_minor + at));
-        let device = |at| json!({ "index": at, "id": format!("id-{at}"), "nodes": [stage.node(at)] });
+        let first = MINOR.fetch_add(count, Ordering::Relaxed);
+        let numbers = (first..first + count).map(|minor| (MAJOR, minor)).collect();
+        let stage = Stage::of(version, numbers);
+        (0..count).for_each(|at| stage.make_node(at));
+        let device = |at: u64| {
+            let pci = format!("ffff:00:{at:02x}.0");
+            json!({ "index": at, "id": format!("id-{at}"), "pci": pci, "nodes": [stage.node(at)] })
+        };
         let devices: Vec<_> = (0..count).map(device).collect();
         fs::write(stage.sandbox.path().join("devices.json"), json!({ "devices": devices }).to_string())
             .unwrap();
         stage
+    }
+
+    /// With these nodes, none of which is there yet.
+    pub(crate) fn of(version: Version, numbers: Vec<(u64, u64)>) -> Stage {
+        let nodes = TempDir::with_prefix_in("gpu-coord-test-", "/dev").unwrap();
+        fs::set_permissions(nodes.path(), Permissions::from_mode(0o755)).unwrap();
+        let sandbox = Sandbox::with_source("file:devices.json");
+        let first_minor = numbers[0].1;
+        Stage { cell: Cell::make(version), sandbox, nodes, numbers, first_minor }
+    }
+
+    pub(crate) fn make_node(&self, at: u64) {
+        let (major, minor) = self.numbers[usize::try_from(at).unwrap()];
+        make_node(&self.node(at), makedev(major, minor));
     }
 
     pub(crate) fn node(&self, at: u64) -> PathBuf {
@@ -48,16 +66,16 @@ impl Stage {
         let path =
             format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", Path::new(PROGRAM).parent().unwrap().display());
         command.env_clear().env("PATH", path).current_dir(self.sandbox.path());
-        let nodes: Vec<String> = (0..self.count).map(|at| self.node(at).display().to_string()).collect();
+        let nodes = (0..).zip(&self.numbers).map(|(at, _)| self.node(at).display().to_string());
+        let nodes: Vec<String> = nodes.collect();
         command.env("NODES", nodes.join(" ")).env("GPU_COORD_SOURCE", "file:devices.json");
         command.env("GPU_COORD_COORDINATION_FILE", "coordination");
     }
 
-    /// An owner, by `words` that start a shell; it is in the test's group.
-    pub(crate) fn owner_by(&self, words: &str) -> Owner {
-        let mut words = words.split(' ');
-        let mut command = Command::new(words.next().unwrap());
-        command.args(words);
+    /// An owner, by words that come to be a shell; it is in the test's group.
+    pub(crate) fn owner_by(&self, words: &[&str]) -> Owner {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
         self.environment(&mut command);
         let owner = Owner::start(command, self.sandbox.path());
         self.cell.take(owner.pid());
@@ -65,7 +83,7 @@ impl Stage {
     }
 
     pub(crate) fn owner(&self) -> Owner {
-        self.owner_by("bash")
+        self.owner_by(&["setsid", "bash"]) // the leader of a session is no wrapper
     }
 
     /// `allocate AMOUNT` for this owner, with the hierarchy of the test.
@@ -77,6 +95,15 @@ impl Stage {
     #[track_caller]
     pub(crate) fn confine(&self, amount: u32, owner: &Owner, stdout: &str) {
         self.sandbox.answers(&self.line(amount, owner), stdout);
+    }
+
+    /// The same with more words, which is refused, and nothing is different afterwards.
+    #[track_caller]
+    pub(crate) fn refuses(&self, line: &str, status: i32, stderr: &str) {
+        let (before, children) = (fs::read(self.sandbox.file()).unwrap_or_default(), self.cell.children());
+        self.sandbox.refuses(line, status, stderr);
+        let after = fs::read(self.sandbox.file()).unwrap_or_default();
+        assert_eq!((String::from_utf8(after), self.cell.children()), (String::from_utf8(before), children));
     }
 
     #[track_caller]
@@ -103,12 +130,13 @@ impl Stage {
     pub(crate) fn assert_free(&self, owner: &mut Owner) {
         assert_eq!(self.cell.version.path_of(owner.pid()), self.cell.path);
         assert_eq!(self.cell.children(), [""; 0]);
-        assert_eq!(owner.reach(), "+".repeat(usize::try_from(self.count).unwrap()));
+        assert_eq!(owner.reach(), "+".repeat(self.numbers.len()));
     }
 }
 
-pub(crate) fn make_node(path: &Path, minor: u64) {
-    mknod(path, SFlag::S_IFCHR, Mode::from_bits_truncate(0o666), makedev(MAJOR, minor)).unwrap();
+pub(crate) fn make_node(path: &Path, number: u64) {
+    mknod(path, SFlag::S_IFCHR, Mode::empty(), number).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o666)).unwrap();
 }
 
 /// When a process was started, in clock ticks from the boot.

@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use nix::sys::stat::makedev;
+
 use super::cell::versions;
-use super::stage::Stage;
+use super::stage::{Stage, make_node};
 
 #[test]
 fn each_of_two_owners_opens_its_own_device_only() {
@@ -47,13 +49,7 @@ fn a_descriptor_of_before_stays_and_opens_nothing_anew() {
         // Nobody drives the nodes of the test, and what is to be open must open.
         let full = stage.node(1);
         fs::remove_file(&full).unwrap();
-        nix::sys::stat::mknod(
-            &full,
-            nix::sys::stat::SFlag::S_IFCHR,
-            nix::sys::stat::Mode::from_bits_truncate(0o666),
-            nix::sys::stat::makedev(1, 7),
-        )
-        .unwrap();
+        make_node(&full, makedev(1, 7));
         owner.tell(&format!("exec 8<>{}", full.display()));
         stage.confine(1, &owner, "0\n");
         assert_eq!(owner.tell("head -c 3 <&8 | wc -c"), "3\n", "{version:?}");

@@ -1,0 +1,252 @@
+//! A request for units, from the record to the commit. How they reach their owner is the caller's matter.
+
+use std::path::Path;
+
+use super::Context;
+use super::choice::Choice;
+use super::isolation::{self, Isolation, Situation};
+use super::kin::Kin;
+use super::remains::Remains;
+use crate::assignment::{Assignment, Grant, Origin, Owner, Standing};
+use crate::cgroup::Confined;
+use crate::cli::watchdog::Guard;
+use crate::cli::{Cgroup, Print, RequestOptions};
+use crate::coordination::ledger::Ledger;
+use crate::coordination::plan::Change;
+use crate::coordination::settle;
+use crate::device::{Identity, Inventory, Unit};
+use crate::error::Error;
+use crate::host::liveness::Liveness;
+use crate::host::owner;
+use crate::notes::Notes;
+use crate::policy::{self, Occupancy, Used};
+use crate::visible::Seen;
+
+/// A request, and what it may be given.
+pub(super) struct Request<'a> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) options: &'a RequestOptions,
+    /// Whether the units of dead owners may be given.
+    pub(super) takes_over: bool,
+    /// Whether the owner is a command that may ask for its units again, inside.
+    pub(super) is_passed_on: bool,
+    /// What the owner is told: an index changes with what it can open.
+    pub(super) print: Print,
+    pub(super) inventory: &'a Inventory,
+    /// How the owner counts.
+    pub(super) seen: &'a Seen,
+    pub(super) units: &'a [Unit],
+    /// `None`: who computes on a device is not considered.
+    pub(super) kin: Option<&'a Kin<'a>>,
+}
+
+/// What was given.
+pub(super) struct Given<'a> {
+    pub(super) inventory: &'a Inventory,
+    pub(super) units: &'a [Unit],
+    /// How the owner counts from now on.
+    pub(super) seen: &'a Seen,
+    /// Whether it can open these units alone.
+    pub(super) is_confined: bool,
+    pub(super) grant: Grant,
+}
+
+/// The way from the record to the owner.
+pub(super) trait Handover {
+    /// All that can fail before anything is recorded.
+    fn prepare(&mut self, given: &Given<'_>) -> Result<(), Error>;
+
+    /// The units are recorded, and the lock is held still: what was not handed over is not recorded when the
+    /// next caller reads. `notes`: what is to be said, if it is not said later.
+    fn deliver(&mut self, notes: &Notes) -> Result<(), Error>;
+
+    /// Whether the owner goes on after a failure, and is to be as it was before.
+    fn outlives_failure(&self) -> bool {
+        true
+    }
+}
+
+/// What is decided, and not done yet.
+struct Decision<'a> {
+    units: Vec<Unit>,
+    change: Change,
+    /// `None`: the owner is not confined.
+    isolation: Option<Isolation<'a>>,
+}
+
+impl Request<'_> {
+    /// Gives the units to `owner`. After an error nothing is recorded, and nobody confined.
+    pub(super) fn give(
+        &self,
+        owner: &Owner,
+        handover: &mut dyn Handover,
+        notes: &mut Notes,
+    ) -> Result<(), Error> {
+        let path = &self.options.file.coordination_file;
+        let guard = self.context.guard(path);
+        self.context.check_place(path, notes)?;
+        let ledger = Ledger::open(&self.context.host, path, owner.uid, self.context.deadline)?;
+        let Decision { units, mut change, isolation } = self.decide(owner, &ledger, notes)?;
+        // From here on a signal must not part what is done from what is recorded and handed over.
+        super::block_signals();
+        let confined = self.confine(isolation, &units, notes)?;
+        let undo = |error| match &confined {
+            Some((_, confined)) => confined.undo(error),
+            None => error,
+        };
+        let grant = Grant { id: settle::random(), of: u32::try_from(units.len()).unwrap_or(u32::MAX) };
+        let seen = confined.as_ref().map(|(isolation, _)| isolation.seen(&units));
+        let seen = seen.as_ref().unwrap_or(self.seen);
+        let is_confined = confined.is_some();
+        let given = Given { inventory: self.inventory, units: &units, seen, is_confined, grant };
+        handover.prepare(&given).and_then(|()| self.recheck(owner)).map_err(undo)?;
+        let cgroup = confined.as_ref().map(|(_, confined)| confined.name());
+        change.granted = self.assignments(owner, &given, cgroup.as_deref());
+        guard.iter().for_each(|guard| guard.commits_for(owner.pid));
+        let committed = ledger.commit(&change).map_err(undo)?;
+        guard.into_iter().for_each(Guard::call_off);
+        handover.deliver(notes).map_err(|error| {
+            let error = committed.undo(error);
+            if handover.outlives_failure() { undo(error) } else { error }
+        })
+    }
+
+    fn recheck(&self, owner: &Owner) -> Result<(), Error> {
+        owner::recheck(&self.context.host, owner)?;
+        if self.context.deadline.has_passed() {
+            return Err(self.context.deadline.error("all that comes before the record is written"));
+        }
+        Ok(())
+    }
+
+    fn decide<'a>(
+        &'a self,
+        requester: &'a Owner,
+        ledger: &Ledger,
+        notes: &mut Notes,
+    ) -> Result<Decision<'a>, Error> {
+        let host = &self.context.host;
+        let record = ledger.record();
+        let occupancy = policy::occupancy(self.inventory, record);
+        warn(&occupancy, &self.options.file.coordination_file, notes);
+        let liveness = Liveness::new(host, ledger.facts());
+        let standing = |position: usize| -> Standing {
+            liveness.standing(&record.assignments[position], occupancy.is_here[position])
+        };
+        let situation =
+            Situation { inventory: self.inventory, owner: requester, record, occupancy: &occupancy };
+        let isolation = self.isolation(&situation, notes)?;
+        let remains = Remains::of(host, record);
+        let choice = Choice {
+            inventory: self.inventory,
+            record,
+            occupancy: &occupancy,
+            standing: &standing,
+            requester: Some(requester),
+            kin: self.kin,
+            remains: &remains,
+        };
+        let units = choice.make(host, &self.asked(isolation.is_some()), notes)?;
+        let owner = |pid| owner::of(host, pid);
+        let mut change =
+            settle::settle(record, self.takes_over, standing, owner, |index| self.identity(index));
+        if self.takes_over {
+            remains.clear(self.inventory, &standing, notes);
+        }
+        // The record goes on naming a group until it is gone.
+        change.stale.retain(|position| !remains.has_orphans(*position));
+        Ok(Decision { units, change, isolation })
+    }
+
+    /// `None` if the owner is not to be confined, or if it was to be only at best.
+    fn isolation<'a>(
+        &'a self,
+        situation: &Situation<'a, '_>,
+        notes: &mut Notes,
+    ) -> Result<Option<Isolation<'a>>, Error> {
+        situation.check_not_inside_another(&self.context.host)?;
+        if !isolation::is_wanted(self.options.cgroup(), situation) {
+            return Ok(None);
+        }
+        match Isolation::of(self.context, situation, self.options.cgroup()) {
+            Ok(isolation) => isolation.check_numbering(self.print, self.seen).map(|()| Some(isolation)),
+            Err(error) => self.without(error, notes).map(|()| None),
+        }
+    }
+
+    fn confine<'a>(
+        &self,
+        isolation: Option<Isolation<'a>>,
+        units: &[Unit],
+        notes: &mut Notes,
+    ) -> Result<Option<(Isolation<'a>, Confined)>, Error> {
+        let Some(isolation) = isolation else { return Ok(None) };
+        match isolation.confine(units) {
+            Ok(confined) => Ok(Some((isolation, confined))),
+            // One that is confined already could not open what it is given.
+            Err(error) if isolation.is_in_force() => Err(error),
+            Err(error) => self.without(error, notes).map(|()| None),
+        }
+    }
+
+    /// Goes on without isolation, if it was asked for only at best.
+    fn without(&self, error: Error, notes: &mut Notes) -> Result<(), Error> {
+        let is_isolation = matches!(error, Error::Isolation(_));
+        if self.options.cgroup() != Some(Cgroup::BestEffort) || !is_isolation {
+            return Err(error);
+        }
+        notes.warn(format!("the owner is not confined, and can open every device: {}", error.chain()));
+        Ok(())
+    }
+
+    fn asked(&self, isolates: bool) -> policy::Request<'_> {
+        policy::Request {
+            amount: self.options.amount,
+            takes_over: self.takes_over,
+            includes_sick: self.options.include_unhealthy,
+            in_use: if self.options.skip_busy { Used::Withhold } else { Used::GiveLast },
+            isolates,
+            units: self.units,
+        }
+    }
+
+    fn identity(&self, index: u32) -> Identity {
+        let device = self.inventory.devices.iter().find(|device| device.index == index);
+        device.map(|device| device.identity.clone()).unwrap_or_default()
+    }
+
+    fn assignments(&self, owner: &Owner, given: &Given<'_>, cgroup: Option<&str>) -> Vec<Assignment> {
+        let since = settle::now();
+        let assignment = |unit: &Unit| {
+            let device = &self.inventory.devices[unit.device];
+            Assignment {
+                index: device.index,
+                slot: unit.slot,
+                identity: self.inventory.identity(unit).into_owned(),
+                owner: owner.clone(),
+                grant: Some(given.grant),
+                since,
+                invocation: self.context.surroundings.service.invocation().map(str::to_owned),
+                cgroup: cgroup.map(str::to_owned),
+                origin: self.is_passed_on.then_some(Origin { grant: given.grant.id, is_taken: false }),
+                unknown: String::new(),
+            }
+        };
+        given.units.iter().map(assignment).collect()
+    }
+}
+
+/// Lines that withhold a unit, each named: they stay until somebody looks at them.
+pub(super) fn warn(occupancy: &Occupancy<'_>, path: &Path, notes: &mut Notes) {
+    let mut withheld: Vec<_> = occupancy.places.iter().filter_map(|place| place.withheld).collect();
+    withheld.dedup();
+    for line in withheld {
+        notes.warn(format!(
+            "{}:{}: {}, so that index {} is withheld; correct the line, or delete it if no process holds the unit",
+            path.display(),
+            line.line,
+            line.problem,
+            line.index
+        ));
+    }
+}

@@ -1,0 +1,131 @@
+//! Users and groups, as `/etc/passwd` and `/etc/group` have them (passwd(5), group(5)).
+//!
+//! Read here and not asked of the C library, which in a static program loads the modules of another C library,
+//! and aborts. Users of a directory service are known by number.
+
+use std::path::PathBuf;
+
+use super::Host;
+use super::file;
+use crate::error::Error;
+
+/// Whom a command runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Its supplementary groups, `gid` among them.
+    pub(crate) groups: Vec<u32>,
+    /// What it is called, and its home; `None` of a number without an entry.
+    pub(crate) entry: Option<Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) home: String,
+    pub(crate) shell: String,
+}
+
+/// The fields of the first line whose field `at` is `value`.
+fn find<'a>(table: &'a str, at: usize, value: &str) -> Option<Vec<&'a str>> {
+    let lines = table.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    lines.into_iter().find(|fields| fields.get(at) == Some(&value))
+}
+
+/// A name, or a number that need not be in the table.
+fn by_name_or_number<'a>(table: &'a str, text: &str) -> Option<(u32, Option<Vec<&'a str>>)> {
+    const NAME: usize = 0;
+    const NUMBER: usize = 2;
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let fields = find(table, NAME, text).or_else(|| find(table, NUMBER, text).filter(|_| is_number));
+    match fields {
+        Some(fields) => Some((fields.get(NUMBER)?.parse().ok()?, Some(fields))),
+        None => Some((text.parse().ok().filter(|_| is_number)?, None)),
+    }
+}
+
+/// The groups that name the user as a member.
+fn groups_of(groups: &str, name: &str) -> Vec<u32> {
+    let gid = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let is_member = fields.get(3)?.split(',').any(|member| member == name);
+        fields.get(2)?.parse().ok().filter(|_| is_member)
+    };
+    groups.lines().filter_map(gid).collect()
+}
+
+/// `NAME`, `NAME:GROUP`, and each of them as a number.
+fn parse(text: &str, passwd: &str, group: &str) -> Result<Account, String> {
+    let (user, given_group) = match text.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (text, None),
+    };
+    let (uid, fields) =
+        by_name_or_number(passwd, user).ok_or_else(|| format!("there is no user `{user}`"))?;
+    let field = |at: usize| fields.as_ref().and_then(|fields| fields.get(at).copied());
+    let gid = match given_group {
+        Some(name) => by_name_or_number(group, name).ok_or_else(|| format!("there is no group `{name}`"))?.0,
+        None => field(3).and_then(|gid| gid.parse().ok()).ok_or_else(|| {
+            format!("user `{user}` is not in /etc/passwd, so that its group has to be named: {user}:GROUP")
+        })?,
+    };
+    let entry = field(0).map(|name| Entry {
+        name: name.to_owned(),
+        home: field(5).unwrap_or("/").to_owned(),
+        shell: field(6).unwrap_or("/bin/sh").to_owned(),
+    });
+    let mut groups = vec![gid];
+    groups.extend(entry.iter().flat_map(|entry| groups_of(group, &entry.name)).filter(|other| *other != gid));
+    Ok(Account { uid, gid, groups, entry })
+}
+
+impl Host {
+    /// `text`: NAME[:GROUP], as `--user` takes it.
+    pub(crate) fn account(&self, text: &str) -> Result<Account, Error> {
+        let read = |name: &str| -> Result<String, Error> {
+            let path = self.path(PathBuf::from("etc").join(name));
+            let bytes = file::read(&path).map_err(Error::io("read", path))?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        parse(text, &read("passwd")?, &read("group")?)
+            .map_err(|problem| Error::Usage(format!("--user cannot be `{text}`: {problem}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\nflink:x:998:997::/opt/flink:/usr/sbin/nologin\n";
+    const GROUP: &str =
+        "root:x:0:\nflink:x:997:\nvideo:x:44:nobody,flink\nrender:x:105:flink\nother:x:5:flinker\n";
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_user_has_its_groups() {
+        for (text, ids, is_known) in [
+            ("flink",       Ok((998, 997, vec![997, 44, 105])), true),
+            ("998",         Ok((998, 997, vec![997, 44, 105])), true),
+            ("flink:video", Ok((998, 44, vec![44, 105])),       true),
+            ("flink:5",     Ok((998, 5, vec![5, 44, 105])),     true),
+            ("1234:77",     Ok((1234, 77, vec![77])),           false),
+            ("1234",        Err("user `1234` is not in /etc/passwd, so that its group has to be named: 1234:GROUP"), false),
+            ("nobody",      Err("there is no user `nobody`"),   false),
+            ("flink:gpu",   Err("there is no group `gpu`"),     false),
+            ("",            Err("there is no user ``"),         false),
+            ("-1:0",        Err("there is no user `-1`"),       false),
+        ] {
+            let account = parse(text, PASSWD, GROUP);
+            let known = account.as_ref().is_ok_and(|account| account.entry.is_some());
+            let found = account.map(|account| (account.uid, account.gid, account.groups));
+            assert_eq!((found, known), (ids.map_err(str::to_owned), is_known), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_home_and_a_shell_come_with_a_name() {
+        let entry = parse("flink", PASSWD, GROUP).unwrap().entry.unwrap();
+        assert_eq!((entry.home.as_str(), entry.shell.as_str()), ("/opt/flink", "/usr/sbin/nologin"));
+    }
+}

@@ -1,0 +1,118 @@
+//! Becoming another program: its file, and the rights that it runs with.
+
+#![expect(unsafe_code, reason = "capset(2) has no safe wrapper")]
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::sys::prctl::set_no_new_privs;
+use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+
+use super::account::Account;
+
+/// Where programs are looked for without a PATH, as the C library has it.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// The file of `name`, as execvp(3) finds it; or why it cannot be run.
+pub(crate) fn find(name: &OsStr, search_path: Option<&OsString>) -> io::Result<PathBuf> {
+    let given = Path::new(name);
+    if given.components().count() > 1 || given.is_absolute() {
+        return check(given).map(|()| given.to_owned());
+    }
+    let default = OsString::from(DEFAULT_PATH);
+    let mut problem = io::Error::from_raw_os_error(libc::ENOENT);
+    for directory in env::split_paths(search_path.unwrap_or(&default)) {
+        let path = directory.join(given);
+        match check(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => problem = error,
+        }
+    }
+    Err(problem)
+}
+
+fn check(path: &Path) -> io::Result<()> {
+    let metadata = fs::metadata(path)?;
+    let is_executable = metadata.is_file() && metadata.permissions().mode() & 0o111 != 0;
+    if is_executable { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EACCES)) }
+}
+
+/// Goes on with the rights of `account` and no others, for good: no program that it runs gets more
+/// (`no_new_privs`). Takes root.
+pub(crate) fn drop_rights(account: &Account) -> io::Result<()> {
+    if account.uid != 0 {
+        empty_bounding_set();
+    }
+    let groups: Vec<Gid> = account.groups.iter().copied().map(Gid::from_raw).collect();
+    setgroups(&groups)?;
+    let (gid, uid) = (Gid::from_raw(account.gid), Uid::from_raw(account.uid));
+    setresgid(gid, gid, gid)?;
+    setresuid(uid, uid, uid)?;
+    if account.uid != 0 {
+        drop_capabilities()?;
+    }
+    set_no_new_privs()?;
+    Ok(())
+}
+
+/// What not even a program with file capabilities could get any more. It is no matter where it fails: the
+/// capabilities themselves are dropped, and no program gives new ones.
+fn empty_bounding_set() {
+    const GREATEST: u64 = 63;
+    for capability in 0..=GREATEST {
+        // SAFETY: the call takes numbers.
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+    }
+}
+
+/// Those too that stay over a change of the user id.
+fn drop_capabilities() -> io::Result<()> {
+    /// `_LINUX_CAPABILITY_VERSION_3`: two words of each set.
+    const VERSION: u32 = 0x2008_0522;
+    let header: [u32; 2] = [VERSION, 0];
+    let none = [0_u32; 6];
+    // SAFETY: both are as large as that version says; the second word of the header, 0, is this thread.
+    let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_command_is_found_as_a_shell_finds_it() {
+        let root = tempfile::tempdir().unwrap();
+        let file = |name: &str, mode: u32| {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        file("a/plain", 0o644);
+        file("b/plain", 0o755);
+        file("a/only", 0o644);
+        let directory = |name: &str| root.path().join(name).to_str().unwrap().to_owned();
+        let search_path = OsString::from(format!("{}:{}", directory("a"), directory("b")));
+        for (name, found) in [
+            ("plain".to_owned(),   Ok(directory("b/plain"))),
+            ("only".to_owned(),    Err(libc::EACCES)),
+            ("missing".to_owned(), Err(libc::ENOENT)),
+            (directory("b/plain"), Ok(directory("b/plain"))),
+            (directory("a/plain"), Err(libc::EACCES)),
+            (directory("a"),       Err(libc::EACCES)),
+            (directory("c"),       Err(libc::ENOENT)),
+        ] {
+            let result = find(OsStr::new(&name), Some(&search_path));
+            let result = result.map_err(|error| error.raw_os_error().unwrap());
+            assert_eq!(result, found.map(PathBuf::from), "{name}");
+        }
+        assert_eq!(find(OsStr::new("sh"), None).unwrap(), Path::new("/bin/sh"));
+    }
+}
