@@ -57,6 +57,14 @@ impl Seen {
         Seen { parts, limit: None, ignored: None }
     }
 
+    /// These devices and no others, as the kernel has it.
+    pub(crate) fn only(units: &[Unit]) -> Seen {
+        let mut parts: Vec<Part> = units.iter().map(|unit| Part::whole(unit.device)).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        Seen { parts, limit: None, ignored: None }
+    }
+
     /// Of AMD's devices.
     pub(crate) fn by_hip(inventory: &Inventory, variables: &Variables) -> Seen {
         let parts = hip::visible_to_hip(inventory, variables).into_iter().map(Part::whole).collect();

@@ -85,7 +85,9 @@ pub(crate) struct Nodes {
 impl Nodes {
     /// For whoever is given `granted`; or why they cannot be told.
     pub(crate) fn rules(&self, inventory: &Inventory, granted: &[Unit]) -> Result<Rules, String> {
-        Ok(Rules { denied: self.denied_to(inventory, granted)?, granted: self.given(granted) })
+        let denied = self.denied_to(inventory, granted)?;
+        let capabilities = self.capabilities_of(&numbered(inventory, granted)?);
+        Ok(Rules { denied, granted: self.given(granted).into_iter().chain(capabilities).collect() })
     }
 
     /// For whoever is given nothing, as far as nodes are known.
@@ -131,6 +133,14 @@ impl Nodes {
         cards.chain(self.devices.iter().flatten().copied()).collect()
     }
 
+    /// What opens these instances.
+    fn capabilities_of(&self, instances: &[Numbered]) -> Vec<NodeNumber> {
+        let Some((major, capabilities)) = &self.capabilities else { return Vec::new() };
+        let opens = |capability: &&Capability| instances.iter().any(|it| it.is_opened_by(capability.access));
+        let number = |capability: &Capability| NodeNumber { major: *major, minor: capability.minor };
+        capabilities.iter().filter(opens).map(number).collect()
+    }
+
     /// Of cards that are divided: every instance that could be made but those granted, and the making of
     /// instances.
     fn capabilities_denied_to(
@@ -173,6 +183,11 @@ impl Numbered {
         (card, gpu_instance) == (self.card, self.gpu_instance)
             && compute_instance.is_none_or(|number| number == self.compute_instance)
     }
+}
+
+/// The instances among the units.
+fn numbered(inventory: &Inventory, units: &[Unit]) -> Result<Vec<Numbered>, String> {
+    units.iter().filter_map(|unit| instance(inventory, unit)).collect()
 }
 
 /// `None` for a whole device.
@@ -312,6 +327,8 @@ mod tests {
         assert_eq!(denied(&[of(1)]), "195:0-2 195:4-253 508:1 508:4 508:6-7");
         assert_eq!(denied(&[of(0), of(2)]), "195:0-2 195:4-253 508:1 508:5");
         assert_eq!(denied(&[unit(1)]), "195:1-253 508:1 508:3-7");
+        let granted = nodes.rules(&inventory, &[of(1)]).unwrap().granted;
+        assert_eq!(granted, numbers(&["195:3", "508:3", "508:5"]), "its card, its GPU instance, itself");
     }
 
     #[test]

@@ -49,6 +49,15 @@ fn numbers(name: &str) -> Option<(u32, u64)> {
     Some((pid.parse().ok()?, start.parse().ok()?)).filter(|_| is_number(pid) && is_number(start))
 }
 
+/// Whether the process that a group is called after has ended, by its pid and start.
+fn has_ended(host: &Host, (pid, start): (u32, u64)) -> bool {
+    match host.process(pid) {
+        Ok(None) => true,
+        Ok(Some(process)) => process.is_dead() || !process.may_have_started_at(Some(start)),
+        Err(_) => false,
+    }
+}
+
 fn is_name(text: &str) -> bool {
     numbers(text).is_some()
 }
@@ -80,35 +89,22 @@ impl Group {
         }
     }
 
-    /// The one that an assignment of `owner` names, `v2:/a/gpu-coord-4711-81526`. What is not called after its
-    /// owner is none of ours, whoever wrote it there.
+    /// The one that an assignment of `owner` names, `v2:/a/gpu-coord-4711-81526`. Whoever can write the record can
+    /// write anything there, so that it is believed only of a group that is called after the owner, or that the
+    /// owner is in (`exec` passes units on to its descendants), or that is called after a process that has ended.
     pub(crate) fn recorded(host: &Host, owner: &Owner, text: &str) -> Result<Group, Error> {
         let strange =
-            |problem: String| Error::Isolation(format!("control group `{text}` in the record: {problem}"));
-        let (version, path) = text.split_once(':').ok_or_else(|| strange("not VERSION:PATH".to_owned()))?;
-        let version = version.parse().map_err(|()| strange("neither v1 nor v2".to_owned()))?;
-        if path.rsplit('/').next() != name(owner).as_deref() {
-            return Err(strange(format!("not called after its owner, pid {}", owner.pid)));
-        }
-        let place = Place::at(host, version, path).map_err(strange)?;
-        let parent = place.parent().ok_or_else(|| strange("it is the root".to_owned()))?;
-        Ok(Group { place, parent })
-    }
-
-    /// Every group that is called as ours are, with the pid and the start of the owner that it was made for.
-    pub(crate) fn all(host: &Host) -> Vec<(Group, u32, u64)> {
-        let made_for = |place: Place| {
-            let (pid, start) = numbers(place.path.rsplit('/').next()?)?;
-            let parent = place.parent()?;
-            Some((Group { place, parent }, pid, start))
-        };
-        membership::groups(host).into_iter().filter_map(made_for).collect()
-    }
-
-    /// The groups that are called after `owner` and that it is in.
-    pub(crate) fn occupied(host: &Host, owner: &Owner) -> Vec<Group> {
-        let group = |version| Group::of(host, owner, Some(version)).ok();
-        [Version::V1, Version::V2].into_iter().filter_map(group).filter(Group::exists).collect()
+            |problem: &str| Error::Isolation(format!("control group `{text}` in the record: {problem}"));
+        let (version, path) = text.split_once(':').ok_or_else(|| strange("not VERSION:PATH"))?;
+        let version = version.parse().map_err(|()| strange("neither v1 nor v2"))?;
+        let named = path.rsplit('/').next().unwrap_or_default();
+        let namesake = numbers(named).ok_or_else(|| strange("not called as gpu-coord calls groups"))?;
+        let place = Place::at(host, version, path).map_err(|problem| strange(&problem))?;
+        let parent = place.parent().ok_or_else(|| strange("it is the root"))?;
+        let is_its = Some(named) == name(owner).as_deref()
+            || members::members(&place)?.contains(&owner.pid)
+            || has_ended(host, namesake);
+        if is_its { Ok(Group { place, parent }) } else { Err(strange(&format!("not of pid {}", owner.pid))) }
     }
 
     pub(crate) fn version(&self) -> Version {
@@ -118,6 +114,22 @@ impl Group {
     /// As it is recorded.
     pub(crate) fn name(&self) -> String {
         format!("{}:{}", self.place.version, self.place.path)
+    }
+
+    /// Every group that is called after a process which has ended.
+    pub(crate) fn left(host: &Host) -> Vec<Group> {
+        let left = |place: Place| {
+            let namesake = numbers(place.path.rsplit('/').next()?)?;
+            let parent = place.parent().filter(|_| has_ended(host, namesake))?;
+            Some(Group { place, parent })
+        };
+        membership::groups(host).into_iter().filter_map(left).collect()
+    }
+
+    /// The groups that are called after `owner` and that it is in.
+    pub(crate) fn occupied(host: &Host, owner: &Owner) -> Vec<Group> {
+        let group = |version| Group::of(host, owner, Some(version)).ok();
+        [Version::V1, Version::V2].into_iter().filter_map(group).filter(Group::exists).collect()
     }
 
     pub(crate) fn exists(&self) -> bool {
@@ -294,8 +306,8 @@ mod tests {
         for (text, problem) in [
             ("/gpu-coord-4711-81526",    "not VERSION:PATH"),
             ("v3:/gpu-coord-4711-81526", "neither v1 nor v2"),
-            ("v2:/system.slice",         "not called after its owner, pid 4711"),
-            ("v2:/gpu-coord-4711-81527", "not called after its owner, pid 4711"),
+            ("v2:/system.slice",         "not called as gpu-coord calls groups"),
+            ("v2:/gpu-coord-1-x",        "not called as gpu-coord calls groups"),
             ("v2:/a/../gpu-coord-4711-81526", "its group /a/../gpu-coord-4711-81526 lies outside the control group namespace of gpu-coord"),
         ] {
             let error = Group::recorded(&host, &owner, text).unwrap_err().to_string();

@@ -50,6 +50,8 @@ struct Task<'a> {
     /// Every descriptor of ours, the lock's among them.
     open: &'a [RawFd],
     processes: RawFd,
+    /// Those of the group above, where the node can be made.
+    above: RawFd,
     answers: RawFd,
     temporary: Option<(&'a CStr, &'a CStr, u64)>,
     paths: &'a [CString],
@@ -124,16 +126,21 @@ fn ask(
         let problem = members::explain(&error);
         Error::Isolation(format!("cannot prove what {} denies: {what}: {problem}", group.directory.display()))
     };
-    let path = group.directory.join(PROCESSES);
-    let processes = File::options().write(true).open(&path).map_err(|error| failed("cgroup.procs", error))?;
+    let open = |directory: &Path| {
+        let file = File::options().write(true).open(directory.join(PROCESSES));
+        file.map_err(|error| failed("its list of processes", error))
+    };
+    let processes = open(&group.directory)?;
+    let above = open(group.directory.parent().unwrap_or(&group.directory))?;
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(|error| failed("pipe", error.into()))?;
-    let open = host.own_descriptors().map_err(|error| failed("its own descriptors", error))?;
+    let descriptors = host.own_descriptors().map_err(|error| failed("its own descriptors", error))?;
     let paths: Vec<CString> = questions.iter().filter_map(|it| c_path(&it.path)).collect();
     let node = temporary.and_then(|temporary| c_path(&node_in(&temporary.directory)));
     let task = Task {
         parent: getpid(),
-        open: &open,
+        open: &descriptors,
         processes: processes.as_raw_fd(),
+        above: above.as_raw_fd(),
         answers: writer.as_raw_fd(),
         temporary: temporary.zip(node.as_deref()).map(|(temporary, node)| {
             let NodeNumber { major, minor } = temporary.number;
@@ -205,12 +212,17 @@ unsafe fn answer(task: &Task<'_>) -> ! {
         if libc::getppid() != task.parent.as_raw() {
             libc::_exit(1);
         }
-        let kept = [task.processes, task.answers];
+        let kept = [task.processes, task.above, task.answers];
         task.open.iter().filter(|fd| !kept.contains(fd)).for_each(|fd| {
             libc::close(*fd);
         });
         let say = |word: i32| libc::write(task.answers, word.to_ne_bytes().as_ptr().cast(), 4) == 4;
-        let made = task.temporary.map_or(0, |(directory, node, number)| make(directory, node, number));
+        let made = task.temporary.map_or(0, |(directory, node, number)| {
+            // We are in the group ourselves if the owner that started us is confined already. Elsewhere it may
+            // fail, and need not be done.
+            libc::write(task.above, c"0".as_ptr().cast(), 1);
+            make(directory, node, number)
+        });
         if !say(made) || made != 0 {
             libc::_exit(1);
         }

@@ -14,7 +14,7 @@ use crate::cgroup::denylist::Denylist;
 use crate::error::Error;
 use crate::host::node::NodeNumber;
 
-/// Minors that stay allowed one by one where a rule for all of a major has to go.
+/// Minors that stay allowed one by one, beside those granted, where a rule for all of a major has to go.
 const WRITTEN_OUT: u32 = 256;
 
 /// A line of `devices.list` that allows character devices.
@@ -84,8 +84,11 @@ fn rules(policy: &Policy, denied: &Denylist, granted: &BTreeSet<NodeNumber>) -> 
         };
         if denied.spans.iter().any(|span| span.major == major) {
             rules.deny.push(format!("c {major}:* {}", wide.access));
-            let numbers = (0..WRITTEN_OUT).map(|minor| NodeNumber { major, minor });
-            let kept = numbers.filter(|number| !denied.denies(*number));
+            let others = (0..WRITTEN_OUT).map(|minor| NodeNumber { major, minor });
+            let granted = granted.iter().copied().filter(|number| number.major == major);
+            let kept: BTreeSet<NodeNumber> =
+                others.chain(granted).filter(|number| !denied.denies(*number)).collect();
+            let kept = kept.into_iter();
             rules.allow_again.extend(kept.map(|number| format!("c {number} {}", wide.access)));
         }
     }
@@ -141,13 +144,13 @@ mod tests {
 
     fn of(list: &str) -> Result<Rules, String> {
         let denied = Denylist::of(["195:1", "195:2", "226:1"].map(number));
-        rules(&parse(list), &denied, &BTreeSet::from([number("195:0")]))
+        rules(&parse(list), &denied, &BTreeSet::from([number("195:0"), number("195:3000")]))
     }
 
     #[test]
     fn a_group_that_allows_all_is_told_the_exceptions() {
         let rules = of("a *:* rwm\n").unwrap();
-        assert_eq!(rules.allow, ["c 195:0 rwm"]);
+        assert_eq!(rules.allow, ["c 195:0 rwm", "c 195:3000 rwm"]);
         assert_eq!(rules.deny, ["c 195:1 rwm", "c 195:2 rwm", "c 226:1 rwm"]);
         assert!(rules.allow_again.is_empty());
     }
@@ -157,7 +160,8 @@ mod tests {
         let rules = of("c *:* m\nb *:* m\nc 1:3 rwm\nc 195:* rw\nc 136:* rwm\n").unwrap();
         assert_eq!(rules.deny, ["c 195:1 rwm", "c 195:2 rwm", "c 226:1 rwm", "c 195:* rw"]);
         assert!(rules.allow.is_empty(), "195:0 is allowed already");
-        assert_eq!(rules.allow_again.len(), 254);
+        assert_eq!(rules.allow_again.len(), 255);
+        assert_eq!(rules.allow_again[254], "c 195:3000 rw");
         assert_eq!(rules.allow_again[..2], ["c 195:0 rw", "c 195:3 rw"]);
         assert!(rules.allow_again.contains(&"c 195:255 rw".to_owned()));
     }
@@ -165,7 +169,7 @@ mod tests {
     #[test]
     fn what_was_denied_is_allowed_again_as_far_as_opening_goes() {
         let rules = of("c *:* m\nc 195:0 r\nc 1:3 rwm\n").unwrap();
-        assert_eq!(rules.allow, ["c 195:0 rw"]);
+        assert_eq!(rules.allow, ["c 195:0 rw", "c 195:3000 rw"]);
         assert_eq!(rules.deny, ["c 195:1 rwm", "c 195:2 rwm", "c 226:1 rwm"]);
     }
 

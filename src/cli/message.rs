@@ -92,11 +92,11 @@ impl Refusal<'_> {
         self.spell(&self.text(ContextKind::InvalidArg))
     }
 
-    /// clap prints an argument with the name of its value: `--print <WHAT>`, `<AMOUNT>`.
+    /// clap prints an argument with the name of its value: `--print <WHAT>`, `<AMOUNT>`, `<COMMAND>...`.
     fn spell(&self, argument: &str) -> String {
         let name = argument.split([' ', '=', '[']).next().unwrap_or_default();
         match self.origin {
-            _ if !name.starts_with('-') => name.trim_matches(['<', '>']).to_owned(),
+            _ if !name.starts_with('-') => name.trim_end_matches("...").trim_matches(['<', '>']).to_owned(),
             Origin::CommandLine => name.to_owned(),
             Origin::Environment => variables::name_of(name),
         }

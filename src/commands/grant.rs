@@ -91,16 +91,16 @@ impl Request<'_> {
         super::block_signals();
         let confined = self.confine(isolation, &units, notes)?;
         let undo = |error| match &confined {
-            Some((_, confined)) => confined.undo(error),
+            Some(confined) => confined.undo(error),
             None => error,
         };
         let grant = Grant { id: settle::random(), of: u32::try_from(units.len()).unwrap_or(u32::MAX) };
-        let seen = confined.as_ref().map(|(isolation, _)| isolation.seen(&units));
+        let seen = confined.as_ref().map(|_| Seen::only(&units));
         let seen = seen.as_ref().unwrap_or(self.seen);
         let is_confined = confined.is_some();
         let given = Given { inventory: self.inventory, units: &units, seen, is_confined, grant };
         handover.prepare(&given).and_then(|()| self.recheck(owner)).map_err(undo)?;
-        let cgroup = confined.as_ref().map(|(_, confined)| confined.name());
+        let cgroup = confined.as_ref().map(Confined::name);
         change.granted = self.assignments(owner, &given, cgroup.as_deref());
         guard.iter().for_each(|guard| guard.commits_for(owner.pid));
         let committed = ledger.commit(&change).map_err(undo)?;
@@ -174,15 +174,15 @@ impl Request<'_> {
         }
     }
 
-    fn confine<'a>(
+    fn confine(
         &self,
-        isolation: Option<Isolation<'a>>,
+        isolation: Option<Isolation<'_>>,
         units: &[Unit],
         notes: &mut Notes,
-    ) -> Result<Option<(Isolation<'a>, Confined)>, Error> {
+    ) -> Result<Option<Confined>, Error> {
         let Some(isolation) = isolation else { return Ok(None) };
         match isolation.confine(units) {
-            Ok(confined) => Ok(Some((isolation, confined))),
+            Ok(confined) => Ok(Some(confined)),
             // One that is confined already could not open what it is given.
             Err(error) if isolation.is_in_force() => Err(error),
             Err(error) => self.without(error, notes).map(|()| None),

@@ -6,7 +6,7 @@ use crate::cgroup::denylist::{Nodes, Span};
 use crate::cgroup::membership::Version;
 use crate::cgroup::{self, Confined, Group};
 use crate::cli::{Cgroup, Print};
-use crate::device::{Inventory, Part, Unit};
+use crate::device::{Inventory, Unit};
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::capability::Capability;
@@ -137,14 +137,6 @@ impl<'a> Isolation<'a> {
             ));
         }
         Ok(())
-    }
-
-    /// How the owner counts once it can open what it is given alone.
-    pub(super) fn seen(&self, units: &[Unit]) -> Seen {
-        let mut parts: Vec<Part> = units.iter().map(|unit| Part::whole(unit.device)).collect();
-        parts.sort_unstable();
-        parts.dedup();
-        Seen { parts, limit: None, ignored: None }
     }
 
     /// Puts it in force, and proves it. After an error everything is as it was.

@@ -93,20 +93,15 @@ fn groups(host: &Host, named: &BTreeSet<String>, is_dry: bool, notes: &mut Notes
     if !host.is_here() || !host.is_initial_pid_namespace() {
         return done;
     }
-    for (group, pid, start) in Group::all(host) {
-        let is_dead = match host.process(pid) {
-            Ok(None) => true,
-            Ok(Some(process)) => process.is_dead() || !process.may_have_started_at(Some(start)),
-            Err(_) => false,
-        };
+    for group in Group::left(host) {
         let name = group.name();
-        let is_left = is_dead && group.exists() && !named.contains(&name);
-        if !is_left || group.members().is_ok_and(|members| !members.is_empty()) {
+        let is_used = group.members().is_ok_and(|members| !members.is_empty());
+        if named.contains(&name) || is_used || !group.exists() {
             continue;
         }
         let verb = if is_dry { "would remove" } else { "removed" };
         match if is_dry { Ok(()) } else { group.remove() } {
-            Ok(()) => drop(writeln!(done, "{verb} control group {name} of pid {pid}")),
+            Ok(()) => drop(writeln!(done, "{verb} control group {name}")),
             Err(error) => notes.warn(error.chain()),
         }
     }

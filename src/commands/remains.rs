@@ -32,6 +32,9 @@ impl<'a> Remains<'a> {
     /// into may have some.
     pub(super) fn has_orphans(&self, position: usize) -> bool {
         let Some(name) = &self.record.assignments[position].cgroup else { return false };
+        if self.is_of_an_earlier_boot(position) {
+            return false;
+        }
         if let Some(orphans) = self.orphans.borrow().get(name) {
             return !orphans.is_empty();
         }
@@ -39,6 +42,12 @@ impl<'a> Remains<'a> {
         let has_orphans = !orphans.is_empty();
         self.orphans.borrow_mut().insert(name.clone(), orphans);
         has_orphans
+    }
+
+    /// No process outlives a boot, and no group does.
+    fn is_of_an_earlier_boot(&self, position: usize) -> bool {
+        let boots = self.record.assignments[position].owner.boot.as_deref().zip(self.host.boot_id());
+        boots.is_some_and(|(recorded, now)| recorded != now)
     }
 
     fn group(&self, position: usize) -> Result<Group, Error> {
@@ -65,7 +74,7 @@ impl<'a> Remains<'a> {
 
     /// Removes the group of an assignment whose owner is dead, if it is empty; whether it is not.
     pub(super) fn remove(&self, position: usize, notes: &mut Notes) -> Result<bool, Error> {
-        if self.record.assignments[position].cgroup.is_none() {
+        if self.record.assignments[position].cgroup.is_none() || self.is_of_an_earlier_boot(position) {
             return Ok(false);
         }
         let group = self.group(position)?;

@@ -15,6 +15,7 @@ use crate::host::liveness::Liveness;
 use crate::host::owner::{self, Form};
 use crate::notes::Notes;
 use crate::policy::{self, Occupancy};
+use crate::visible::Seen;
 
 pub(super) fn run(
     context: &Context<'_>,
@@ -51,11 +52,13 @@ pub(super) fn run(
         standing != Standing::Dead
     };
     let passing = Passing::of(record, &occupancy, id, is_alive);
-    if passing.units.is_empty() && passing.taken == 0 {
+    if passing.all.is_empty() {
         return Err(unknown());
     }
     let count = passing.count(asked.amount)?;
     let units: Vec<Unit> = passing.units[..count].iter().map(|(_, unit)| *unit).collect();
+    // Whoever is confined counts what was given to `exec`.
+    let seen = if passing.is_confined { Seen::only(&passing.all) } else { seen };
     let answer = answer::line(&inventory, &units, &seen, options.print)?;
     let change = passing.change(record, id, count, &requester);
     owner::recheck(&context.host, &requester)?;
@@ -68,20 +71,25 @@ pub(super) fn run(
 struct Passing {
     /// What nobody has asked for yet, in the order of the host's units: positions in the record.
     units: Vec<(usize, Unit)>,
-    taken: usize,
+    /// With what somebody has asked for.
+    all: Vec<Unit>,
+    is_confined: bool,
 }
 
 impl Passing {
     fn of(record: &Record, occupancy: &Occupancy<'_>, id: u64, is_alive: impl Fn(usize) -> bool) -> Passing {
-        let mut passing = Passing { units: Vec::new(), taken: 0 };
-        for place in &occupancy.places {
-            for holder in &place.holders {
-                match record.assignments[*holder].origin {
-                    Some(Origin { grant, .. }) if grant != id || !is_alive(*holder) => {}
-                    Some(Origin { is_taken: false, .. }) => passing.units.push((*holder, place.unit)),
-                    Some(Origin { is_taken: true, .. }) => passing.taken += 1,
-                    None => {}
-                }
+        let mut passing = Passing { units: Vec::new(), all: Vec::new(), is_confined: false };
+        let holders = occupancy
+            .places
+            .iter()
+            .flat_map(|place| place.holders.iter().map(|holder| (*holder, place.unit)));
+        for (holder, unit) in holders {
+            let assignment = &record.assignments[holder];
+            let Some(origin) = assignment.origin.filter(|origin| origin.grant == id) else { continue };
+            if is_alive(holder) {
+                passing.all.push(unit);
+                passing.units.extend((!origin.is_taken).then_some((holder, unit)));
+                passing.is_confined |= assignment.cgroup.is_some();
             }
         }
         passing
@@ -95,7 +103,7 @@ impl Passing {
                 "{} asked for, and of the {} that `gpu-coord exec` was given {left} are left; ask for more there, or \
                  with --more beside them",
                 policy::units(amount),
-                left + self.taken
+                self.all.len()
             ))
         })
     }

@@ -44,14 +44,18 @@ fn traced(command: &Command) -> (Output, Vec<Call>) {
     let log = NamedTempFile::new().unwrap();
     let log = log.path();
     let output = under(command, &["-qq", "-o", log.to_str().unwrap()]).output().unwrap();
+    (output, parse(&fs::read_to_string(log).unwrap()))
+}
+
+/// What strace has written.
+pub(crate) fn parse(text: &str) -> Vec<Call> {
     let mut counts: HashMap<String, usize> = HashMap::new();
-    let text = fs::read_to_string(log).unwrap();
     let call = |line: &str| {
         let name = line.split('(').next().unwrap().to_owned();
         let nth = counts.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
         Call { name, nth: *nth, text: line.to_owned() }
     };
-    (output, text.lines().map(call).collect())
+    text.lines().map(call).collect()
 }
 
 /// The command, with `what` (`signal=...` or `error=...`) at a call of the name, by strace's `when=`.

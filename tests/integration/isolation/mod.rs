@@ -5,6 +5,7 @@
 
 mod bpf;
 mod cell;
+mod crash;
 mod descendants;
 mod foreign;
 mod handed;

@@ -35,7 +35,7 @@ fn answer(text: &str) -> (i32, String, String) {
 }
 
 /// As in a container: the hierarchy is mounted anew, and its root is the owner's group.
-const CONTAINER: &str = r#"exec unshare -Cm sh -c 'umount $ROOT && mount $KIND none $ROOT && exec bash'"#;
+const CONTAINER: &str = r#"exec unshare -Cm bash -c 'umount $ROOT && mount $KIND none $ROOT && exec bash'"#;
 
 #[test]
 fn in_a_container_the_root_is_the_own_group() {
@@ -66,7 +66,7 @@ fn what_is_confined_in_a_container_is_put_back_from_outside() {
 #[test]
 fn a_group_that_cannot_be_reached_is_refused() {
     for stage in stages("a_group_that_cannot_be_reached_is_refused") {
-        let mut owner = owner(&stage, "exec unshare -Cm sh -c 'umount -l $ROOT && exec bash'");
+        let mut owner = owner(&stage, "exec unshare -Cm bash -c 'umount -l $ROOT && exec bash'");
         let word = stage.cell.version.word();
         let problem = format!(
             "gpu-coord: no control group of pid {} can be used: cgroup {word}: it is not mounted here\n",
@@ -81,7 +81,7 @@ fn a_group_that_cannot_be_reached_is_refused() {
 /// Only a part of the hierarchy is there, at an odd place.
 #[test]
 fn a_part_of_the_hierarchy_is_enough() {
-    const PART: &str = r#"mkdir 'my groups'; exec unshare -m sh -c '
+    const PART: &str = r#"mkdir 'my groups'; exec unshare -m bash -c '
         mount --bind $CELL "my groups" && umount -l $ROOT && exec bash'"#;
     for stage in stages("a_part_of_the_hierarchy_is_enough") {
         let mut owner = owner(&stage, PART);

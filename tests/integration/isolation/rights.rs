@@ -12,8 +12,8 @@ use crate::sandbox::install;
 
 /// Nobody, who is the owner's user too.
 const NOBODY: &[&str] = &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-const HOW: &str = "run gpu-coord as root, in a systemd unit as `ExecStartPost=+/usr/bin/gpu-coord allocate AMOUNT \
-    --cgroup --owner $MAINPID`";
+const HOW: &str = "run gpu-coord as root, in a systemd unit as `ExecStart=+/usr/bin/gpu-coord exec AMOUNT --cgroup \
+    --user NAME -- COMMAND`";
 
 /// A host whose record anybody may write, and an owner that is nobody's.
 struct Scene {
@@ -116,7 +116,10 @@ fn rights_and_a_group_of_its_own_are_enough_for_v2() {
     }
     let mut scene = Scene::new(Version::V2);
     let some = ["--inh-caps=+bpf,+net_admin", "--ambient-caps=+bpf,+net_admin"];
-    let some = [NOBODY, &some].concat();
+    // Whoever moves a process must be allowed to in every group on the way: it is in the delegated one itself.
+    let enter = r#"echo $$ >"$0"/cgroup.procs && exec "$@""#;
+    let cell = scene.stage.cell.directory.display().to_string();
+    let some = [&["sh", "-c", enter, &cell], NOBODY, &some].concat();
     let group = scene.stage.group(&scene.owner).display().to_string();
     let closed = format!("cannot make control group {group}: Permission denied (os error 13)");
     scene.assert_refused(&some, &closed);
