@@ -153,6 +153,8 @@ pub(crate) struct Device {
     pub(crate) compute_mode: Option<String>,
     /// Errors of the memory that were not corrected, since the driver was loaded.
     pub(crate) uncorrected_errors: Option<u64>,
+    /// Into how many equal shares it is given; `None`: to one owner, whole. Of what is divided, each instance says.
+    pub(crate) slots: Option<u32>,
     /// AMD's number of the card. Its partitions share it, so it is no identity; HIP knows it as a name.
     pub(crate) unique_id: Option<u64>,
 }
@@ -166,6 +168,8 @@ pub(crate) struct Instance {
     pub(crate) gpu_instance: Option<u32>,
     pub(crate) compute_instance: Option<u32>,
     pub(crate) memory_mib: Option<u64>,
+    /// As of a device.
+    pub(crate) slots: Option<u32>,
 }
 
 /// A process that computes on a device.
@@ -191,6 +195,7 @@ impl Device {
             processes: None,
             compute_mode: None,
             uncorrected_errors: None,
+            slots: None,
             unique_id: None,
         }
     }
@@ -242,11 +247,26 @@ impl Inventory {
     pub(crate) fn units_of(&self, part: Part) -> impl Iterator<Item = Unit> + use<> {
         let device = part.device;
         let (one, parts) = match &self.devices[device].instances {
-            Some(instances) if part.instance.is_none() => (None, instances.len()),
-            _ => (Some(part.instance), 0),
+            Some(instances) if part.instance.is_none() => {
+                (None, instances.iter().map(|instance| instance.slots).collect())
+            }
+            _ => (Some((part.instance, self.slots(&part))), Vec::new()),
         };
-        let units = one.into_iter().chain((0..parts).map(Some));
-        units.map(move |instance| Unit { device, instance, slot: None })
+        let parts = parts.into_iter().enumerate().map(|(at, slots)| (Some(at), slots));
+        one.into_iter().chain(parts).flat_map(move |(instance, slots)| {
+            let unit = move |slot| Unit { device, instance, slot };
+            let whole = slots.is_none().then(|| unit(None));
+            whole.into_iter().chain((0..slots.unwrap_or(0)).map(move |slot| unit(Some(slot))))
+        })
+    }
+
+    /// Into how many shares a device or an instance is given.
+    fn slots(&self, part: &Part) -> Option<u32> {
+        let device = &self.devices[part.device];
+        match part.instance {
+            Some(at) => device.instances.as_ref()?.get(at)?.slots,
+            None => device.slots,
+        }
     }
 
     /// Every UUID, of devices and of instances.

@@ -4,15 +4,18 @@ mod assignment;
 mod cgroup;
 mod cli;
 mod commands;
+mod config;
 mod coordination;
 mod device;
 mod error;
 mod exit;
 mod host;
 mod inventory;
+mod nearest;
 mod notes;
 mod policy;
 mod selection;
+mod sharing;
 mod visible;
 
 use std::process::ExitCode;

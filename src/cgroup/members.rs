@@ -9,8 +9,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::cgroup::is_name;
 use crate::cgroup::membership::Place;
+use crate::cgroup::namesake::is_name;
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;

@@ -1,6 +1,6 @@
 //! Control groups: what an owner was not given, it cannot open.
 //!
-//! One group for each owner, `gpu-coord-PID-START`, below the group that the owner was in. Its rules are the
+//! One group for each owner, called after it, below the group that the owner was in. Its rules are the
 //! kernel's own from then on: they need no process of ours, and end with the group.
 //!
 //! Invariants, each with the test that holds it (`tests/integration/isolation.rs`):
@@ -10,9 +10,11 @@
 //!
 //! Not here: which nodes are denied to whom (`commands`, which knows the inventory and the record).
 
+mod confined;
 pub(crate) mod denylist;
 mod members;
 pub(crate) mod membership;
+mod namesake;
 mod proof;
 mod rights;
 mod v1;
@@ -20,7 +22,6 @@ mod v2;
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::assignment::Owner;
@@ -28,45 +29,22 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
 use denylist::{Denylist, Rules};
-use members::Moved;
 use membership::{Place, Version};
+use namesake::Namesake;
 
-const PREFIX: &str = "gpu-coord-";
+pub(crate) use confined::Confined;
 
 /// How long a group is busy after its last process has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The name of an owner's group; its start tells it from that of a later process of its pid.
-fn name(owner: &Owner) -> Option<String> {
-    Some(format!("{PREFIX}{}-{}", owner.pid, owner.start?))
-}
-
-/// The pid and the start in the name of a group of ours.
-fn numbers(name: &str) -> Option<(u32, u64)> {
-    let (pid, start) = name.strip_prefix(PREFIX)?.split_once('-')?;
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    Some((pid.parse().ok()?, start.parse().ok()?)).filter(|_| is_number(pid) && is_number(start))
-}
-
-/// Whether the process that a group is called after has ended, by its pid and start.
-fn has_ended(host: &Host, (pid, start): (u32, u64)) -> bool {
-    match host.process(pid) {
-        Ok(None) => true,
-        Ok(Some(process)) => process.is_dead() || !process.may_have_started_at(Some(start)),
-        Err(_) => false,
-    }
-}
-
-fn is_name(text: &str) -> bool {
-    numbers(text).is_some()
-}
-
 /// The group of another owner that `/proc/PID/cgroup` shows a process in, and the pid of that owner.
 pub(crate) fn confining_another<'a>(cgroup: &'a str, owner: &Owner) -> Option<(&'a str, u32)> {
-    let own = name(owner);
-    let others = cgroup.split(['/', '\n']).filter(|part| Some(*part) != own.as_deref());
-    others.rev().find_map(|group| Some((group, numbers(group)?.0)))
+    let own = Namesake::of(owner);
+    cgroup.split(['/', '\n']).rev().find_map(|group| {
+        let namesake = Namesake::parse(group).filter(|namesake| Some(*namesake) != own)?;
+        Some((group, namesake.pid))
+    })
 }
 
 /// The control group of an owner; whether it is there is not said.
@@ -80,8 +58,9 @@ impl Group {
     /// The one that `owner` is in, or else the one to be made for it below the one that it is in.
     pub(crate) fn of(host: &Host, owner: &Owner, wanted: Option<Version>) -> Result<Group, Error> {
         let place = Place::of(host, owner.pid, wanted)?;
-        let unnamed = || Error::Isolation(format!("it cannot be told when pid {} was started", owner.pid));
-        let name = name(owner).ok_or_else(unnamed)?;
+        let unnamed =
+            || Error::Isolation(format!("pid {} cannot be told from a later process of its pid", owner.pid));
+        let name = Namesake::of(owner).ok_or_else(unnamed)?.to_string();
         let is_its_own = place.path.rsplit('/').next() == Some(name.as_str());
         match place.parent().filter(|_| is_its_own) {
             Some(parent) => Ok(Group { place, parent }),
@@ -90,20 +69,22 @@ impl Group {
     }
 
     /// The one that an assignment of `owner` names, `v2:/a/gpu-coord-4711-81526`. Whoever can write the record can
-    /// write anything there, so that it is believed only of a group that is called after the owner, or that the
-    /// owner is in (`exec` passes units on to its descendants), or that is called after a process that has ended.
+    /// write anything there, so that it is believed only of a group that is called after the owner; or that the
+    /// owner is in, since `exec` passes units on to its descendants; or, of a dead owner, that is called after a
+    /// dead process.
     pub(crate) fn recorded(host: &Host, owner: &Owner, text: &str) -> Result<Group, Error> {
         let strange =
             |problem: &str| Error::Isolation(format!("control group `{text}` in the record: {problem}"));
         let (version, path) = text.split_once(':').ok_or_else(|| strange("not VERSION:PATH"))?;
         let version = version.parse().map_err(|()| strange("neither v1 nor v2"))?;
-        let named = path.rsplit('/').next().unwrap_or_default();
-        let namesake = numbers(named).ok_or_else(|| strange("not called as gpu-coord calls groups"))?;
+        let namesake = Namesake::parse(path.rsplit('/').next().unwrap_or_default());
+        let namesake = namesake.ok_or_else(|| strange("not called as gpu-coord calls groups"))?;
         let place = Place::at(host, version, path).map_err(|problem| strange(&problem))?;
         let parent = place.parent().ok_or_else(|| strange("it is the root"))?;
-        let is_its = Some(named) == name(owner).as_deref()
+        let own = Namesake::of(owner);
+        let is_its = own == Some(namesake)
             || members::members(&place)?.contains(&owner.pid)
-            || has_ended(host, namesake);
+            || (own.is_some_and(|own| own.has_ended(host)) && namesake.has_ended(host));
         if is_its { Ok(Group { place, parent }) } else { Err(strange(&format!("not of pid {}", owner.pid))) }
     }
 
@@ -119,8 +100,8 @@ impl Group {
     /// Every group that is called after a process which has ended.
     pub(crate) fn left(host: &Host) -> Vec<Group> {
         let left = |place: Place| {
-            let namesake = numbers(place.path.rsplit('/').next()?)?;
-            let parent = place.parent().filter(|_| has_ended(host, namesake))?;
+            let namesake = Namesake::parse(place.path.rsplit('/').next()?)?;
+            let parent = place.parent().filter(|_| namesake.has_ended(host))?;
             Some(Group { place, parent })
         };
         membership::groups(host).into_iter().filter_map(left).collect()
@@ -199,104 +180,9 @@ impl Group {
     }
 }
 
-/// An owner that is kept to its devices by the kernel. To be undone if it cannot be recorded.
-#[derive(Debug)]
-pub(crate) struct Confined {
-    group: Group,
-    moved: Moved,
-    /// What was in force before; `None`: there was no group.
-    before: Option<Rules>,
-    deadline: Deadline,
-}
-
-impl Confined {
-    /// Puts `rules` in force for `owner` and its descendants, and proves it, in an order that confines nobody
-    /// to what is not proven. `before`: what was in force for it, if it is confined already. After an error
-    /// everything is as it was.
-    pub(crate) fn confine(
-        host: &Host,
-        owner: &Owner,
-        group: Group,
-        rules: &Rules,
-        before: Option<Rules>,
-        nodes: &[PathBuf],
-        deadline: Deadline,
-    ) -> Result<Confined, Error> {
-        rights::check(host, group.place.version)?;
-        let mut confined = Confined { group, moved: Moved::default(), before, deadline };
-        if confined.before.is_none() {
-            // One that the record does not name was left by a call that was killed.
-            confined.group.dissolve(deadline)?;
-            confined.group.make()?;
-        }
-        match confined.put_in_force(host, owner, rules, nodes) {
-            Ok(()) => Ok(confined),
-            Err(error) => Err(confined.undo(error)),
-        }
-    }
-
-    fn put_in_force(
-        &mut self,
-        host: &Host,
-        owner: &Owner,
-        rules: &Rules,
-        nodes: &[PathBuf],
-    ) -> Result<(), Error> {
-        self.group.set(rules)?;
-        proof::prove(host, &self.group.place, rules, nodes, self.deadline)?;
-        self.moved.move_in(host, owner.pid, &self.group.place, self.deadline)
-    }
-
-    /// As the group is recorded.
-    pub(crate) fn name(&self) -> String {
-        self.group.name()
-    }
-
-    /// Takes back what was done, since `error` has happened.
-    pub(crate) fn undo(&self, error: Error) -> Error {
-        match self.take_back() {
-            Ok(()) => error,
-            Err(problem) => Error::Isolation(format!(
-                "{}; and {} was not undone: {}; `gpu-coord deallocateAll` for this owner puts it right",
-                error.chain(),
-                self.group.name(),
-                problem.chain()
-            )),
-        }
-    }
-
-    fn take_back(&self) -> Result<(), Error> {
-        match &self.before {
-            Some(before) => self.moved.take_out().and(self.group.set(before)),
-            None => {
-                // What is undone after the deadline is undone all the same.
-                let deadline = Deadline::after(PATIENCE);
-                self.moved.put_back(&self.group.place, &self.group.parent.directory, deadline)?;
-                self.group.remove()
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    #[rustfmt::skip] // a table
-    fn a_group_of_ours_is_known_by_its_name() {
-        for (text, is_ours) in [
-            ("gpu-coord-4711-81526", true),
-            ("gpu-coord-4711",       false),
-            ("gpu-coord-4711-",      false),
-            ("gpu-coord--1",         false),
-            ("gpu-coord-1-2-3",      false),
-            ("gpu-coord-x-1",        false),
-            ("docker-1-2",           false),
-        ] {
-            assert_eq!(is_name(text), is_ours, "{text}");
-        }
-    }
 
     #[test]
     #[rustfmt::skip] // a table

@@ -8,10 +8,10 @@ use std::ffi::OsString;
 
 use clap::{Command, CommandFactory};
 
-use super::nearest::nearest;
 use super::options::{Cli, Discover};
 use super::values::amount;
 use crate::error::Error;
+use crate::nearest::nearest;
 
 /// The parser, and the words for it. Neither they nor `argv` have the program's name.
 pub(super) fn form(mut argv: Vec<OsString>) -> Result<(Command, Vec<OsString>), Error> {

@@ -3,9 +3,9 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
-use super::nearest::nearest;
 use super::variables;
 use crate::error::Error;
+use crate::nearest::nearest;
 
 /// Where the words came from that clap refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

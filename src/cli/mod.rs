@@ -10,7 +10,6 @@
 mod arguments;
 mod environment;
 mod message;
-mod nearest;
 mod options;
 mod output;
 mod parse;

@@ -9,9 +9,9 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
 use super::environment::GRANT;
-use super::nearest::nearest;
 use super::options::Cli;
 use crate::error::Error;
+use crate::nearest::nearest;
 
 const PREFIX: &str = "GPU_COORD_";
 

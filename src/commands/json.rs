@@ -68,7 +68,7 @@ fn process(used: &Use) -> Value {
 pub(super) fn unit(inventory: &Inventory, unit: &Unit, fields: Map<String, Value>) -> Value {
     let instances = inventory.devices[unit.device].instances.as_ref();
     let instance = unit.instance.zip(instances).map(|(at, instances)| {
-        let Instance { uuid, profile, gpu_instance, compute_instance, memory_mib } = &instances[at];
+        let Instance { uuid, profile, gpu_instance, compute_instance, memory_mib, .. } = &instances[at];
         json!({
             "uuid": uuid,
             "profile": profile,

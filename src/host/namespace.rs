@@ -15,7 +15,7 @@ use super::process::parse_status;
 use crate::error::Error;
 
 /// The inode numbers that the kernel gives the first namespaces (`include/linux/proc_ns.h`).
-const INITIAL_PID: u64 = 0xEFFF_FFFC;
+pub(crate) const INITIAL_PID: u64 = 0xEFFF_FFFC;
 const INITIAL_TIME: u64 = 0xEFFF_FFFA;
 
 /// `pid:[4026531836]`, as the links below `/proc/PID/ns` read.

@@ -90,6 +90,7 @@ fn instance(listed: Listed, place: Place) -> Result<Instance, String> {
         gpu_instance: Some(gpu_instance),
         compute_instance: Some(compute_instance),
         memory_mib,
+        slots: None,
     })
 }
 
@@ -114,6 +115,7 @@ mod tests {
             gpu_instance: Some(gpu_instance),
             compute_instance: Some(0),
             memory_mib: Some(4864),
+            slots: None,
         };
         assert_eq!(instances, [expected("MIG-a", 7), expected("MIG-b", 9)]);
         assert_eq!(join(&[], &[]), Ok(Vec::new()), "divided, and into nothing yet");

@@ -25,7 +25,8 @@ fn parents() -> HashMap<u32, u32> {
 /// An owner's descendants, and itself.
 pub(crate) fn tree_of(owner: u32) -> Vec<u32> {
     let parents = parents();
-    let is_below = |pid: u32| std::iter::successors(Some(pid), |pid| parents.get(pid).copied()).any(|pid| pid == owner);
+    let is_below =
+        |pid: u32| std::iter::successors(Some(pid), |pid| parents.get(pid).copied()).any(|pid| pid == owner);
     let mut tree: Vec<u32> = parents.keys().copied().filter(|pid| is_below(*pid)).collect();
     tree.sort_unstable();
     tree

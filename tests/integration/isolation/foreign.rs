@@ -26,7 +26,11 @@ fn a_foreign_program_stays_and_both_deny() {
     assert_eq!(owner.reach(), "++--");
     let after = bpf::attached(&stage.group(&owner));
     assert_eq!((beside.len(), after.len(), bpf::attached(&stage.cell.directory)), (2, 2, above.clone()));
-    assert_eq!(after.iter().filter(|id| beside.contains(id)).count(), 1, "the foreign one: {beside:?} {after:?}");
+    assert_eq!(
+        after.iter().filter(|id| beside.contains(id)).count(),
+        1,
+        "the foreign one: {beside:?} {after:?}"
+    );
     stage.release(&owner);
     assert_eq!((owner.reach(), bpf::attached(&stage.cell.directory)), ("+++-".to_owned(), above));
     assert_eq!(stage.cell.children(), [""; 0]);

@@ -4,7 +4,7 @@ use std::io::pipe;
 use std::process::Stdio;
 
 use super::bpf;
-use super::cell::{Version, versions};
+use super::cell::{Cell, Version, versions};
 use super::stage::{MAJOR, Stage};
 use crate::running::{End, Running, wait_until};
 use crate::strace;
@@ -16,7 +16,8 @@ fn what_cannot_be_printed_is_undone() {
         let mut owner = stage.owner();
         let line = format!("gpu-coord allocate 1 --cgroup={}", version.word());
         let answer = owner.tell(&format!("{line} 2>&1 >/dev/full; echo $?"));
-        let problem = "gpu-coord: cannot write the answer to standard output: No space left on device (os error 28)";
+        let problem =
+            "gpu-coord: cannot write the answer to standard output: No space left on device (os error 28)";
         assert_eq!(answer, format!("{problem}\n4\n"));
         stage.assert_free(&mut owner);
         assert_eq!(stage.sandbox.holders(), []);
@@ -45,6 +46,23 @@ fn what_nobody_reads_is_undone() {
         assert_eq!((end, stderr.as_str()), (End::Exit(4), problem));
         stage.assert_free(&mut owner);
         assert_eq!(stage.sandbox.holders(), []);
+    }
+}
+
+/// A descendant that was in another group goes back to that one.
+#[test]
+fn what_is_undone_goes_back_to_its_own_group() {
+    for version in versions("what_is_undone_goes_back_to_its_own_group") {
+        let (stage, elsewhere) = (Stage::with_gpus(version, 2), Cell::make(version));
+        let mut owner = stage.owner();
+        let child: u32 = owner.tell("sleep 1000 & echo $!").trim().parse().unwrap();
+        elsewhere.take(child);
+        let line = format!("gpu-coord allocate 1 --cgroup={}", version.word());
+        assert!(owner.tell(&format!("{line} 2>&1 >/dev/full; echo $?")).ends_with("\n4\n"));
+        assert_eq!(version.path_of(child), elsewhere.path);
+        stage.assert_free(&mut owner);
+        stage.confine(1, &owner, "0\n");
+        assert_eq!(version.path_of(child), version.path_of(owner.pid()));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::cell::versions;
+use super::cell::{Version, versions};
 use super::owner::{Owner, signs};
 use super::stage::Stage;
 use crate::fake_nvml::{Answer, Host};
@@ -13,27 +13,14 @@ const DRIVER: &str = r#"
     sed "/^Block/i 195 nvidia-frontend\n508 nvidia-caps" /proc/devices >devices
     mount --bind devices /proc/devices && mount -t tmpfs tmpfs /proc/driver || exit 99
     mkdir -p /proc/driver/nvidia-caps /proc/driver/nvidia/gpus
-    minor=3
+    minor=$FIRST
     { printf 'config 1\nmonitor 2\n'; for of in gpu0/gi7 gpu1/gi7 gpu1/gi8 gpu1/gi9; do
         printf '%s/access %s\n%s/ci0/access %s\n' $of $minor $of $((minor + 1))
         minor=$((minor + 2))
     done; } >/proc/driver/nvidia-caps/mig-minors
     exec setsid "$@" bash"#;
-/// Cards 0 and 1, then config, monitor, and each instance with its compute instance.
-const NODES: [(u64, u64); 12] = [
-    (195, 0),
-    (195, 1),
-    (508, 1),
-    (508, 2),
-    (508, 3),
-    (508, 4),
-    (508, 5),
-    (508, 6),
-    (508, 7),
-    (508, 8),
-    (508, 9),
-    (508, 10),
-];
+/// How many nodes: of cards 0 and 1, then config, monitor, and each instance with its compute instance.
+const NODES: u64 = 12;
 const ORDINARY: &[&str] = &["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
 
 struct Scene {
@@ -43,20 +30,22 @@ struct Scene {
 }
 
 impl Scene {
-    /// An owner that comes to be by these words.
     fn all(test: &str, words: &[&str]) -> Vec<Scene> {
         if !may_mount(test) {
             return Vec::new();
         }
-        let scene = |version| {
-            let stage = Stage::of(version, NODES.to_vec());
-            (0..12).for_each(|at| stage.make_node(at));
-            let start = [&["unshare", "-m", "sh", "-c", DRIVER, "sh"], words].concat();
-            let owner = stage.owner_by(&start);
-            let driver = Host::new().with("GPUS", "2").with("MIG", "0:2");
-            Scene { owner, driver, stage }
-        };
-        versions(test).into_iter().map(scene).collect()
+        versions(test).into_iter().map(|version| Scene::new(version, words, 3)).collect()
+    }
+
+    /// An owner that comes to be by these words; the nodes of instances begin with this minor.
+    fn new(version: Version, words: &[&str], first: u64) -> Scene {
+        let instances = (first..first + 8).map(|minor| (508, minor));
+        let numbers = [(195, 0), (195, 1), (508, 1), (508, 2)].into_iter().chain(instances);
+        let stage = Stage::of(version, numbers.collect());
+        (0..NODES).for_each(|at| stage.make_node(at));
+        let script = format!("FIRST={first}; {DRIVER}");
+        let owner = stage.owner_by(&[&["unshare", "-m", "sh", "-c", &script, "sh"], words].concat());
+        Scene { owner, driver: Host::new().with("GPUS", "2").with("MIG", "0:2"), stage }
     }
 
     /// The program, where the owner's mounts are, and with more rights than the owner.
@@ -94,13 +83,31 @@ fn of_a_divided_card_the_own_instance_opens_alone() {
         let answer = scene.allocate(&format!("--print uuid --devices {}", instance(2)));
         assert_eq!(answer, (0, instance(2) + "\n", String::new()));
         assert_eq!(scene.owner.reach(), "-+-+++----++");
-        let made = scene.owner.tell("for m in {1..10}; do mknod made c 508 $m 2>&1 && { echo opened; rm made; }; done");
+        let made = scene
+            .owner
+            .tell("for m in {1..10}; do mknod made c 508 $m 2>&1 && { echo opened; rm made; }; done");
         assert_eq!(signs(&made), "-+++----++");
         let further = scene.allocate(&format!("--print uuid --devices {}", instance(0)));
         assert_eq!(further, (0, instance(0) + "\n", String::new()));
         assert_eq!(scene.owner.reach(), "-+-+++++--++");
         assert_eq!(scene.runs("deallocateAll"), (0, String::new(), String::new()));
         scene.stage.assert_free(&mut scene.owner);
+    }
+}
+
+/// The drivers of large hosts count far, and a rule for all of a major cannot be written out for ever.
+#[test]
+fn an_instance_with_a_large_minor_opens_below_a_list() {
+    let test = "an_instance_with_a_large_minor_opens_below_a_list";
+    if !may_mount(test) || !Version::V1.may_be_used(test) {
+        return;
+    }
+    let mut scene = Scene::new(Version::V1, ORDINARY, 3000);
+    scene.stage.cell.allow_only(&["c 195:* rw".to_owned(), "c 508:* rw".to_owned()]);
+    for (place, signs) in [(2, "-+-+------++"), (0, "-+-+--++--++")] {
+        let answer = scene.allocate(&format!("--print uuid --devices {}", instance(place)));
+        assert_eq!(answer, (0, instance(place) + "\n", String::new()));
+        assert_eq!(scene.owner.reach(), signs);
     }
 }
 
@@ -128,9 +135,8 @@ fn an_owner_with_all_rights_is_not_kept_to_an_instance() {
         scene.stage.assert_free(&mut scene.owner);
         assert_eq!(scene.stage.sandbox.holders(), []);
         let best = scene.runs(&format!("allocate 1 --cgroup=best-effort {words}"));
-        let warning = format!(
-            "gpu-coord: warning: the owner is not confined, and can open every device: {problem}\n"
-        );
+        let warning =
+            format!("gpu-coord: warning: the owner is not confined, and can open every device: {problem}\n");
         assert_eq!(best, (0, instance(2) + "\n", warning));
         scene.stage.assert_free(&mut scene.owner);
     }

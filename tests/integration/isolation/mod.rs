@@ -3,14 +3,18 @@
 //! The nodes are of a major that no driver has: one that may be opened is answered ENXIO, and one that is denied
 //! EPERM. Every test has control groups of its own, below the root of the hierarchy.
 
+mod at_once;
 mod bpf;
 mod cell;
+mod container;
 mod crash;
 mod descendants;
+mod dying;
 mod foreign;
 mod handed;
 mod mig;
 mod namespaces;
+mod nested;
 mod numbering;
 mod nvidia;
 mod options;
@@ -19,6 +23,7 @@ mod owner;
 mod removed;
 mod rights;
 mod stage;
+mod told;
 mod two_owners;
 mod undo;
 mod v1;

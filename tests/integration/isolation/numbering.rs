@@ -17,11 +17,9 @@ fn indexes_are_those_that_the_owner_counts() {
         let stage = Stage::with_gpus(version, 4);
         let (other, mut owner) = (stage.owner(), stage.owner());
         stage.confine(2, &other, "0,1\n");
-        for (print, answer) in [
-            ("index", "0,1\n"),
-            ("host-index", "2,3\n"),
-            ("pci", "ffff:00:02.0,ffff:00:03.0\n"),
-        ] {
+        for (print, answer) in
+            [("index", "0,1\n"), ("host-index", "2,3\n"), ("pci", "ffff:00:02.0,ffff:00:03.0\n")]
+        {
             let line = stage.line(2, &owner);
             stage.sandbox.answers(&format!("{line} --print {print}"), answer);
             assert_eq!(owner.reach(), "--++");
@@ -73,14 +71,17 @@ fn a_further_grant_that_fails_leaves_the_first_in_force() {
         let mut owner = stage.owner();
         stage.confine(1, &owner, "0\n");
         let (line, pid) = (stage.line(3, &owner), owner.pid());
-        let taken = format!("3 units asked for, 2 free of 3 (1 in use); held by pid {pid} (bash): 1 unit; retry later");
+        let taken = format!(
+            "3 units asked for, 2 free of 3 (1 in use); held by pid {pid} (bash): 1 unit; retry later"
+        );
         let output = stage.sandbox.command(&format!("{line} --print host-index")).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{taken}");
         assert_eq!(owner.reach(), "+--");
         let one = stage.line(1, &owner);
         let script = format!("gpu-coord {one} --print host-index 2>&1 >/dev/full; echo $?");
         let answer = owner.tell(&script);
-        let problem = "gpu-coord: cannot write the answer to standard output: No space left on device (os error 28)";
+        let problem =
+            "gpu-coord: cannot write the answer to standard output: No space left on device (os error 28)";
         assert_eq!(answer, format!("{problem}\n4\n"));
         assert_eq!((owner.reach(), owner.reach_of_a_child()), ("+--".to_owned(), "+--".to_owned()));
         assert_eq!(stage.sandbox.holders(), [(0, pid)]);

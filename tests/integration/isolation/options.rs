@@ -47,6 +47,11 @@ fn devices_without_nodes_are_not_isolated() {
         let problem = "source simulated:2 and the kernel tell no device node of device 0 (on WSL and for simulated \
             devices there is none), so that it can neither be given nor denied";
         stage.refuses(&line, 5, problem);
+        let best = format!("allocate 1 --cgroup=best-effort --source simulated:2 --owner {}", owner.pid());
+        let warning =
+            format!("gpu-coord: warning: the owner is not confined, and can open every device: {problem}\n");
+        stage.sandbox.command(&best).assert().code(0).stdout("0\n").stderr(warning);
+        stage.release(&owner);
         stage.assert_free(&mut owner);
         assert_eq!(stage.sandbox.holders(), []);
     }

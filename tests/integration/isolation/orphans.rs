@@ -6,6 +6,7 @@ use nix::unistd::Pid;
 use super::cell::{members, versions};
 use super::owner::Owner;
 use super::stage::Stage;
+use crate::fake_nvml::Answer;
 use crate::running::wait_until;
 
 const HELD: &str = "held by living owners (`gpu-coord status` names them)";
@@ -87,7 +88,8 @@ fn what_orphans_may_have_open_is_given_last_and_never_with_isolation() {
         let mut scene = Orphaned::new(version);
         let (owner, other) = (scene.stage.owner(), scene.stage.owner());
         scene.warns(&scene.line("allocate 2 --check-dead", &owner), "1,2\n");
-        let open = "open to descendants of dead owners, which live on (`gpu-coord status` names the control group)";
+        let open =
+            "open to descendants of dead owners, which live on (`gpu-coord status` names the control group)";
         let problem = format!("1 unit asked for, 0 of 3 can be given: 2 {HELD}; 1 {open}");
         let confined = format!("{} --check-dead", scene.stage.line(1, &other));
         scene.stage.sandbox.refuses(&confined, 1, &problem);
@@ -132,18 +134,17 @@ fn what_orphans_may_have_open_is_not_given_back() {
     }
 }
 
-/// The groups of others, which other tests make at the same time, may be listed too.
 #[test]
 fn reclaim_does_what_a_take_over_does() {
     for version in versions("reclaim_does_what_a_take_over_does") {
         let mut scene = Orphaned::new(version);
-        let output = scene.stage.sandbox.command("reclaim").output().unwrap();
-        assert_eq!(String::from_utf8(output.stderr).unwrap(), scene.warning());
+        let Answer { status, stdout, stderr } = scene.stage.reclaim();
+        assert_eq!((status, stdout.as_str(), stderr), (Some(0), "", scene.warning()));
         assert_eq!((scene.dead.reach(), scene.holders()), ("---".to_owned(), vec![(0, scene.dead.pid())]));
         scene.end();
-        let output = scene.stage.sandbox.command("reclaim").output().unwrap();
-        let stdout = String::from_utf8(output.stdout).unwrap();
-        assert!(stdout.starts_with(&format!("released index 0 of pid {}\n", scene.dead.pid())), "{stdout}");
+        let Answer { status, stdout, stderr } = scene.stage.reclaim();
+        let released = format!("released index 0 of pid {}\n", scene.dead.pid());
+        assert_eq!((status, stdout, stderr.as_str()), (Some(0), released, ""));
         assert_eq!((scene.holders(), scene.stage.cell.children()), (Vec::new(), Vec::new()));
     }
 }

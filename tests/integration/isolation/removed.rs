@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::cell::{Cell, Version, members, versions};
+use super::container::Container;
 use super::stage::Stage;
 use crate::fake_nvml::Answer;
 use crate::sandbox::{Process, may_mount};
@@ -106,12 +107,12 @@ fn a_group_of_another_in_the_record_is_not_touched() {
         stage.sandbox.answers(&format!("allocate 1 --owner {}", owner.pid()), "1\n");
         let (record, pid) = (stage.sandbox.text(), owner.pid());
         let (word, cell, own) = (version.word(), &stage.cell.path, stage.name(&owner));
-        let named = format!("not called after its owner, pid {pid}");
+        let named = "not called as gpu-coord calls groups".to_owned();
         let outside =
             |path: &str| format!("its group {path} lies outside the control group namespace of gpu-coord");
         let through = format!("{cell}/{}/../{own}", stage.name(&victim));
         for (group, problem) in [
-            (format!("{word}:{cell}/{}", stage.name(&victim)), named.clone()),
+            (format!("{word}:{cell}/{}", stage.name(&victim)), format!("not of pid {pid}")),
             (format!("{word}:{cell}"), named.clone()),
             (format!("{word}:/"), named.clone()),
             (format!("{word}:{cell}/{own}/.."), named),
@@ -128,8 +129,8 @@ fn a_group_of_another_in_the_record_is_not_touched() {
         }
         owner.kill();
         victim.reach();
-        let output = stage.sandbox.command("reclaim").output().unwrap();
-        assert!(output.status.success(), "{output:?}");
+        let Answer { status, stderr, .. } = stage.reclaim();
+        assert_eq!((status, stderr.lines().count()), (Some(0), 1), "{stderr}");
         assert_eq!(victim.reach(), "+--");
     }
 }
@@ -167,6 +168,24 @@ fn a_group_of_an_earlier_boot_has_no_orphans() {
         assert_eq!((status, stdout.as_str(), stderr.as_str()), (Some(0), "0\n", ""));
         assert_eq!(owner.reach(), "+");
         stage.release(&owner);
+    }
+}
+
+/// The pids of its groups mean other processes here, or none.
+#[test]
+fn a_group_of_a_container_in_the_record_is_not_touched() {
+    let test = "a_group_of_a_container_in_the_record_is_not_touched";
+    for version in versions(test) {
+        let (inside, stage) = (Container::new(version), Stage::with_gpus(version, 3));
+        let mut victim = inside;
+        victim.answers(&victim.allocate(), "0\n");
+        let owner = stage.owner();
+        stage.confine(1, &owner, "0\n");
+        let group = format!("{}:{}", version.word(), version.path_of(victim.pid));
+        write_group(&stage.sandbox.file(), &stage.sandbox.text(), owner.pid(), &group);
+        let problem = format!("control group `{group}` in the record: not of pid {}", owner.pid());
+        stage.refuses(&format!("deallocateAll --owner {}", owner.pid()), 5, &problem);
+        assert_eq!(victim.owner.reach(), "+--");
     }
 }
 

@@ -59,9 +59,8 @@ impl Scene {
     /// Goes on without isolation.
     #[track_caller]
     fn assert_warned(&mut self, words: &[&str], problem: &str) {
-        let warning = format!(
-            "gpu-coord: warning: the owner is not confined, and can open every device: {problem}\n"
-        );
+        let warning =
+            format!("gpu-coord: warning: the owner is not confined, and can open every device: {problem}\n");
         let answer = self.runs(words, "allocate 1 --cgroup=best-effort");
         assert_eq!(answer, (0, "0\n".to_owned(), warning));
         self.stage.assert_free(&mut self.owner);

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::cell::{Cell, Version};
 use super::owner::Owner;
+use crate::fake_nvml::Answer;
 use crate::sandbox::{PROGRAM, Sandbox};
 
 /// "LOCAL/EXPERIMENTAL USE" in the kernel's list of majors.
@@ -109,6 +110,17 @@ impl Stage {
     #[track_caller]
     pub(crate) fn release(&self, owner: &Owner) {
         self.sandbox.answers(&format!("deallocateAll --owner {}", owner.pid()), "");
+    }
+
+    /// `reclaim`, which sees the groups of this test alone, and not those that others have just made.
+    pub(crate) fn reclaim(&self) -> Answer {
+        let mut command = Command::new("unshare");
+        self.environment(&mut command);
+        let roots = [Version::V1, Version::V2].map(|version| version.root().unwrap_or_default());
+        command.env("CELL", &self.cell.directory).env("ONE", &roots[0]).env("OTHER", &roots[1]);
+        let script =
+            "mkdir -p groups && mount --bind $CELL groups && umount -l $ONE $OTHER && gpu-coord reclaim";
+        Answer::of(&command.args(["-m", "sh", "-c", script]).output().unwrap())
     }
 
     /// The name of the group that an owner is confined in.

@@ -15,7 +15,11 @@ fn what_is_written_to_the_group_above_frees_nobody() {
     stage.confine(1, &owner, "0\n");
     let invalid = |name: &str| {
         let error = stage.cell.write(name, "a").unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "the kernel refuses it while there are groups below");
+        assert_eq!(
+            error.raw_os_error(),
+            Some(libc::EINVAL),
+            "the kernel refuses it while there are groups below"
+        );
         assert_eq!(owner.reach(), "+--");
     };
     ["devices.allow", "devices.deny"].into_iter().for_each(invalid);
@@ -30,14 +34,6 @@ fn what_is_written_to_the_group_above_frees_nobody() {
     stage.assert_free(&mut owner);
 }
 
-/// A group that allows nothing but what it names, as a container's.
-fn with_list(stage: &Stage, list: &[String]) {
-    stage.cell.write("devices.deny", "a").unwrap();
-    for rule in list.iter().map(String::as_str).chain(["c *:* m", "c 1:* rwm", "c 5:* rwm", "c 136:* rwm"]) {
-        stage.cell.write("devices.allow", rule).unwrap();
-    }
-}
-
 #[test]
 fn below_a_list_of_what_is_allowed_the_others_are_taken_out() {
     let number = |minor: u64| format!("c {MAJOR}:{minor} rw");
@@ -50,7 +46,7 @@ fn below_a_list_of_what_is_allowed_the_others_are_taken_out() {
     for list in lists {
         let Some(stage) = stage("below_a_list_of_what_is_allowed_the_others_are_taken_out") else { return };
         let list = list(stage.first_minor);
-        with_list(&stage, &list);
+        stage.cell.allow_only(&list);
         let (mut one, mut other) = (stage.owner(), stage.owner());
         assert_eq!(one.reach(), "+++", "{list:?}");
         stage.confine(1, &one, "0\n");
@@ -70,7 +66,7 @@ fn below_a_list_of_what_is_allowed_the_others_are_taken_out() {
 #[test]
 fn what_the_list_above_has_not_is_not_given() {
     let Some(stage) = stage("what_the_list_above_has_not_is_not_given") else { return };
-    with_list(&stage, &[format!("c {MAJOR}:{} rwm", stage.first_minor + 1)]);
+    stage.cell.allow_only(&[format!("c {MAJOR}:{} rwm", stage.first_minor + 1)]);
     let mut owner = stage.owner();
     let problem = format!(
         "cannot write `c {MAJOR}:{} rw` to {}/devices.allow: the kernel allows it to CAP_SYS_ADMIN alone, and \
@@ -89,9 +85,10 @@ fn what_the_list_above_has_not_is_not_given() {
 fn nothing_else_is_denied() {
     let Some(stage) = stage("nothing_else_is_denied") else { return };
     let mut owner = stage.owner();
-    with_list(&stage, &[format!("c {MAJOR}:* rwm")]);
+    stage.cell.allow_only(&[format!("c {MAJOR}:* rwm")]);
     stage.confine(1, &owner, "0\n");
-    let opened = owner.tell("for node in null zero full random; do { true 9<>/dev/$node && echo opened; } 2>&1; done");
+    let opened =
+        owner.tell("for node in null zero full random; do { true 9<>/dev/$node && echo opened; } 2>&1; done");
     assert_eq!(super::owner::signs(&opened), "++++");
     let other = (stage.first_minor + 128) % 256;
     let made = owner.tell(&format!("mknod other c {MAJOR} {other} && NODES=other reach 2>&1; rm other"));

@@ -1,7 +1,7 @@
 //! What a misspelt word was meant to be.
 
 /// The candidate nearest to `word`, if it is near enough to be meant. Case is no difference.
-pub(super) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let measured = candidates.filter_map(|candidate| Some((distance_within(&word, candidate)?, candidate)));
     measured.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)

@@ -1,0 +1,81 @@
+//! What is below the key `gpu-coord`, which the plugin does not know.
+
+use super::yaml::{Node, Problem};
+use super::{Config, MpsDirectories, end};
+
+/// Whose units are counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// What the owner calls itself (`--namespace`): a convention.
+    Namespace(String),
+    /// The user whom the owner runs as, by name or number: recorded by us.
+    User(String),
+}
+
+/// At most so many units of a resource at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Quota {
+    pub(crate) whose: Whose,
+    pub(crate) resource: String,
+    pub(crate) limit: u64,
+}
+
+pub(super) fn parse(node: Node<'_, '_>, config: &mut Config) -> Result<(), Problem> {
+    let mut keys = node.keys("gpu-coord")?;
+    if let Some(quotas) = keys.take("quotas") {
+        config.quotas = parse_quotas(quotas)?;
+    }
+    if let Some(options) = keys.take("options") {
+        config.options = parse_options(options)?;
+    }
+    if let Some(mps) = keys.take("mps") {
+        config.mps = parse_mps(mps)?;
+    }
+    end(keys)
+}
+
+/// `team-a: {nvidia.com/gpu: 2}`, `user:flink: {...}`
+fn parse_quotas(node: Node<'_, '_>) -> Result<Vec<Quota>, Problem> {
+    let mut quotas = Vec::new();
+    for (name, _, limits) in
+        node.entries().ok_or_else(|| node.problem("quotas takes namespaces with limits"))?
+    {
+        let whose = match name.strip_prefix("user:") {
+            Some(user) => Whose::User(user.to_owned()),
+            None => Whose::Namespace(name.clone()),
+        };
+        let entries = limits.entries();
+        for (resource, _, limit) in
+            entries.ok_or_else(|| limits.problem("a quota takes resources with limits"))?
+        {
+            let number = limit.integer().and_then(|number| u64::try_from(number).ok());
+            let number = number
+                .ok_or_else(|| limit.problem(format!("the limit of {resource} takes a whole number")))?;
+            quotas.push(Quota { whose: whose.clone(), resource, limit: number });
+        }
+    }
+    Ok(quotas)
+}
+
+/// Whether there is such an option is not known here.
+fn parse_options(node: Node<'_, '_>) -> Result<Vec<(String, String)>, Problem> {
+    let entries = node.entries().ok_or_else(|| node.problem("options takes options with values"))?;
+    let option = |(name, _, value): (String, Node<'_, '_>, Node<'_, '_>)| {
+        let value = value.string(&name)?;
+        Ok((name, value))
+    };
+    entries.into_iter().map(option).collect()
+}
+
+fn parse_mps(node: Node<'_, '_>) -> Result<MpsDirectories, Problem> {
+    let mut keys = node.keys("mps")?;
+    let mut directories = MpsDirectories::default();
+    if let Some(pipe) = keys.take("pipe-directory") {
+        directories.pipe = pipe.string("pipe-directory")?.into();
+    }
+    if let Some(log) = keys.take("log-directory") {
+        directories.log = log.string("log-directory")?.into();
+    }
+    end(keys)?;
+    Ok(directories)
+}

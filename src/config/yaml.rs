@@ -1,0 +1,143 @@
+//! YAML, read so that every mistake is told with its place.
+//!
+//! A map is taken apart key by key; what is left over at the end is a key that nobody knows, and an error.
+
+use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+
+/// What is wrong with a document, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// From 1.
+    pub(crate) line: usize,
+    /// From 1, in characters.
+    pub(crate) column: usize,
+    pub(crate) text: String,
+}
+
+/// One value, with its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node<'a, 'input> {
+    yaml: &'a MarkedYaml<'input>,
+}
+
+/// A map of which the keys are taken out one by one.
+pub(crate) struct Keys<'a, 'input> {
+    /// In the order of the document.
+    left: Vec<(String, Node<'a, 'input>, Node<'a, 'input>)>,
+    known: Vec<&'static str>,
+}
+
+/// The documents of a text.
+pub(crate) fn documents(text: &str) -> Result<Vec<MarkedYaml<'_>>, Problem> {
+    MarkedYaml::load_from_str(text).map_err(|error| {
+        let at = error.marker();
+        Problem { line: at.line(), column: at.col() + 1, text: error.info().to_owned() }
+    })
+}
+
+impl<'a, 'input> Node<'a, 'input> {
+    pub(crate) fn of(yaml: &'a MarkedYaml<'input>) -> Self {
+        Node { yaml }
+    }
+
+    pub(crate) fn problem(self, text: impl Into<String>) -> Problem {
+        let start = self.yaml.span.start;
+        Problem { line: start.line(), column: start.col() + 1, text: text.into() }
+    }
+
+    pub(crate) fn line(self) -> usize {
+        self.yaml.span.start.line()
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        matches!(self.yaml.data, YamlData::Value(Scalar::Null))
+    }
+
+    /// A text, also where it reads like a number or a truth value: an index, a quantity.
+    pub(crate) fn text(self) -> Option<String> {
+        match &self.yaml.data {
+            YamlData::Value(Scalar::String(text)) => Some(text.to_string()),
+            YamlData::Value(Scalar::Integer(number)) => Some(number.to_string()),
+            YamlData::Value(Scalar::FloatingPoint(number)) => Some(number.to_string()),
+            YamlData::Value(Scalar::Boolean(value)) => Some(value.to_string()),
+            YamlData::Representation(text, ..) => Some(text.to_string()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn string(self, what: &str) -> Result<String, Problem> {
+        self.text().ok_or_else(|| self.problem(format!("{what} takes a text")))
+    }
+
+    pub(crate) fn boolean(self, what: &str) -> Result<bool, Problem> {
+        match &self.yaml.data {
+            YamlData::Value(Scalar::Boolean(value)) => Ok(*value),
+            _ => Err(self.problem(format!("{what} takes true or false"))),
+        }
+    }
+
+    pub(crate) fn integer(self) -> Option<i64> {
+        match &self.yaml.data {
+            YamlData::Value(Scalar::Integer(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn sequence(self) -> Option<Vec<Node<'a, 'input>>> {
+        match &self.yaml.data {
+            YamlData::Sequence(items) => Some(items.iter().map(|yaml| Node { yaml }).collect()),
+            _ => None,
+        }
+    }
+
+    /// The entries of a map: their keys as texts, and both nodes.
+    pub(crate) fn entries(self) -> Option<Vec<(String, Node<'a, 'input>, Node<'a, 'input>)>> {
+        let YamlData::Mapping(map) = &self.yaml.data else { return None };
+        let entry = |(key, value): (&'a MarkedYaml<'input>, &'a MarkedYaml<'input>)| {
+            let key = Node { yaml: key };
+            Some((key.text()?, key, Node { yaml: value }))
+        };
+        map.iter().map(entry).collect()
+    }
+
+    /// The value of a key of a map.
+    pub(crate) fn get(self, key: &str) -> Option<Node<'a, 'input>> {
+        self.entries()?.into_iter().find(|(name, ..)| name == key).map(|(_, _, value)| value)
+    }
+
+    /// `what`: what the map is called in a message. Nothing at all is an empty map.
+    pub(crate) fn keys(self, what: &str) -> Result<Keys<'a, 'input>, Problem> {
+        if self.is_null() {
+            return Ok(Keys { left: Vec::new(), known: Vec::new() });
+        }
+        let left = self.entries().ok_or_else(|| self.problem(format!("{what} takes keys with values")))?;
+        Ok(Keys { left, known: Vec::new() })
+    }
+}
+
+impl<'a, 'input> Keys<'a, 'input> {
+    /// A key that is there with nothing behind it is not there.
+    pub(crate) fn take(&mut self, key: &'static str) -> Option<Node<'a, 'input>> {
+        self.known.push(key);
+        let at = self.left.iter().position(|(name, ..)| name == key)?;
+        Some(self.left.remove(at).2).filter(|value| !value.is_null())
+    }
+
+    /// What was not taken.
+    pub(crate) fn rest(self) -> Vec<(String, Node<'a, 'input>, Node<'a, 'input>)> {
+        self.left
+    }
+
+    /// Fails if something was not taken; `nearest` finds what may have been meant.
+    pub(crate) fn end(
+        self,
+        nearest: impl Fn(&str, &[&'static str]) -> Option<&'static str>,
+    ) -> Result<(), Problem> {
+        let Some((name, key, _)) = self.left.first() else { return Ok(()) };
+        let hint = match nearest(name, &self.known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known are {}", self.known.join(", ")),
+        };
+        Err(key.problem(format!("`{name}` is not a key here; {hint}")))
+    }
+}
