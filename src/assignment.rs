@@ -59,6 +59,8 @@ pub(crate) struct Assignment {
     pub(crate) invocation: Option<String>,
     /// The owner's control group, if one was made for it.
     pub(crate) cgroup: Option<String>,
+    /// Whose quota it counts for, if not its user's.
+    pub(crate) namespace: Option<String>,
     /// `None` on a line that `exec` did not write.
     pub(crate) origin: Option<Origin>,
     /// Keys of a later version, `key=value;...`, kept when the line is rewritten.

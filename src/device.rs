@@ -269,6 +269,11 @@ impl Inventory {
         }
     }
 
+    /// Into how many shares that which the unit is of is given.
+    pub(crate) fn slots_of(&self, unit: &Unit) -> Option<u32> {
+        self.slots(&Part { device: unit.device, instance: unit.instance })
+    }
+
     /// Every UUID, of devices and of instances.
     pub(crate) fn uuids(&self) -> impl Iterator<Item = (Part, &str)> {
         self.devices.iter().enumerate().flat_map(|(device, described)| {

@@ -24,6 +24,9 @@ pub(crate) enum Error {
     /// A line of a file that cannot be understood, and so is never read as "free".
     #[error("{}:{line}: {problem}", path.display())]
     Malformed { path: PathBuf, line: usize, problem: String },
+    /// The configuration file is wrong at a place.
+    #[error("{}:{line}:{column}: {problem}", path.display())]
+    Configuration { path: PathBuf, line: usize, column: usize, problem: String },
     /// A file that is refused as it is, with what to do about it.
     #[error("{}: {problem}", path.display())]
     File { path: PathBuf, problem: String },
@@ -83,6 +86,7 @@ impl Error {
             Error::Run { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NoCommand,
             Error::Run { .. } => Exit::CannotRun,
             Error::Malformed { .. }
+            | Error::Configuration { .. }
             | Error::File { .. }
             | Error::Io { .. }
             | Error::Inventory(_)

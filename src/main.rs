@@ -41,6 +41,8 @@ fn run(request: &Request, notes: &mut Notes) -> Result<(), Error> {
     let stdout = Stdout::new();
     match &request.task {
         Task::Print(text) => stdout.write(text, request.deadline),
-        Task::Run(command) => commands::run(command, &request.surroundings, &stdout, request.deadline, notes),
+        Task::Run(command, config) => {
+            commands::run(command, config.as_deref(), &request.surroundings, &stdout, request.deadline, notes)
+        }
     }
 }

@@ -278,7 +278,8 @@ mod tests {
     #[test]
     fn a_large_host_is_not_listed_whole() {
         let devices = (0..1000).map(|index| Device::new(index, Identity::default())).collect();
-        let host = Inventory { source: "test".to_owned(), driver_version: None, devices, tells_instances: true };
+        let host =
+            Inventory { source: "test".to_owned(), driver_version: None, devices, tells_instances: true };
         let list: List = "x".parse().unwrap();
         assert_eq!(
             Selection::of(&host, Some(&list), None).unwrap_err(),

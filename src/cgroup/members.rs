@@ -1,10 +1,10 @@
 //! Moving an owner and its descendants from group to group.
 //!
 //! A process is moved with all its threads, and a child is born into its parent's group. So one that is born
-//! of a process that was not moved yet is found by looking again, until nothing new is found. A process whose
+//! of a process that was not moved yet is found by looking again, until no descendant is found elsewhere. A process whose
 //! parent has ended belongs to no owner any more, as far as can be told.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ pub(super) const PROCESSES: &str = "cgroup.procs";
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     from: HashMap<u32, PathBuf>,
+    /// With those that were found where they are to be.
+    settled: HashSet<u32>,
 }
 
 /// Every process that was seen, with its parent.
@@ -43,12 +45,20 @@ impl Moved {
         let processes = group.directory.join(PROCESSES);
         let mut file = open(&processes)?;
         let mut seen = Seen::default();
-        while seen.look(host)? {
+        loop {
+            seen.look(host)?;
+            let mut is_complete = true;
             for pid in seen.descendants(owner) {
-                if let Some(from) = self.is_elsewhere(host, pid, group)? {
+                if self.settled.insert(pid)
+                    && let Some(from) = is_elsewhere(host, pid, group)?
+                {
                     self.from.insert(pid, from);
                     enter(&mut file, pid, &processes)?;
+                    is_complete = false;
                 }
+            }
+            if is_complete {
+                return Ok(());
             }
             if deadline.has_passed() {
                 return Err(
@@ -56,24 +66,6 @@ impl Moved {
                 );
             }
         }
-        Ok(())
-    }
-
-    /// The group that `pid` is to be taken from. One that is confined on its own account is left there.
-    fn is_elsewhere(&self, host: &Host, pid: u32, group: &Place) -> Result<Option<PathBuf>, Error> {
-        if self.from.contains_key(&pid) {
-            return Ok(None);
-        }
-        let place = match Place::of(host, pid, Some(group.version)) {
-            Ok(place) => place,
-            Err(Error::Owner(_)) => return Ok(None), // it has exited
-            Err(error) => return Err(error),
-        };
-        let path = Path::new(&place.path);
-        let above = group.parent().map(|parent| parent.path).unwrap_or_default();
-        let below = path.strip_prefix(&above).unwrap_or(path);
-        let is_confined = below.components().any(|part| part.as_os_str().to_str().is_some_and(is_name));
-        Ok(Some(place.directory).filter(|_| !is_confined))
     }
 
     /// Everyone that was moved goes back to where it was.
@@ -88,6 +80,20 @@ impl Moved {
     pub(super) fn put_back(&self, group: &Place, parent: &Path, deadline: Deadline) -> Result<(), Error> {
         empty(group, deadline, |pid| self.from.get(&pid).map_or(parent, PathBuf::as_path))
     }
+}
+
+/// The group that `pid` is to be taken from. One that is confined on its own account is left there.
+fn is_elsewhere(host: &Host, pid: u32, group: &Place) -> Result<Option<PathBuf>, Error> {
+    let place = match Place::of(host, pid, Some(group.version)) {
+        Ok(place) => place,
+        Err(Error::Owner(_)) => return Ok(None), // it has exited
+        Err(error) => return Err(error),
+    };
+    let path = Path::new(&place.path);
+    let above = group.parent().map(|parent| parent.path).unwrap_or_default();
+    let below = path.strip_prefix(&above).unwrap_or(path);
+    let is_confined = below.components().any(|part| part.as_os_str().to_str().is_some_and(is_name));
+    Ok(Some(place.directory).filter(|_| !is_confined))
 }
 
 /// Moves every process of `group` to where `to` says.
@@ -163,10 +169,9 @@ pub(super) fn explain(error: &io::Error) -> String {
 }
 
 impl Seen {
-    /// Looks for processes that were not seen before; whether there were any.
-    fn look(&mut self, host: &Host) -> Result<bool, Error> {
+    /// Looks for processes that were not seen before.
+    fn look(&mut self, host: &Host) -> Result<(), Error> {
         let listed = host.pids().map_err(Error::io("list", host.proc("")))?;
-        let before = self.parents.len();
         for pid in listed {
             if !self.parents.contains_key(&pid)
                 && let Some(process) = host.process(pid)?
@@ -174,7 +179,7 @@ impl Seen {
                 self.parents.insert(pid, process.parent);
             }
         }
-        Ok(self.parents.len() > before)
+        Ok(())
     }
 
     /// `owner` first, then those whose ancestor it is, without this process and what comes of it.

@@ -8,6 +8,7 @@
 //! Not here: what a command does (`commands`).
 
 mod arguments;
+mod configuration;
 mod environment;
 mod message;
 mod options;
@@ -22,8 +23,8 @@ use std::time::Duration;
 
 pub(crate) use environment::{GRANT, Surroundings};
 pub(crate) use options::{
-    Allocation, Cgroup, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Exec, Print, Reclaim,
-    RequestOptions, SelectionOptions, SourceOptions, Status,
+    Allocation, Cgroup, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Exec, Policy, Print,
+    Reclaim, RequestOptions, SelectionOptions, SourceOptions, Status,
 };
 pub(crate) use output::Stdout;
 pub(crate) use parse::Task;
@@ -50,7 +51,7 @@ pub(crate) fn request(notes: &mut Notes) -> Result<Request, Error> {
     let environment = environment::Environment::read();
     let task = parse::parse(std::env::args_os().skip(1).collect(), &environment, notes)?;
     let (limit, is_verbose) = match &task {
-        Task::Run(command) => (command.common().deadline, command.common().verbose),
+        Task::Run(command, _) => (command.common().deadline, command.common().verbose),
         Task::Print(_) => (DEFAULT_DEADLINE, false),
     };
     Ok(Request { task, surroundings: environment.surroundings, deadline: Deadline::after(limit), is_verbose })

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::values::{amount, pid, seconds};
+use super::values::{amount, namespace, pid, seconds};
 use crate::inventory::{Source, Vendor};
 use crate::selection::List;
 
@@ -78,6 +78,13 @@ pub(crate) enum Command {
     Devices(Devices),
 }
 
+/// Which share of what is shared is given first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Policy {
+    Spread,
+    Pack,
+}
+
 impl Command {
     pub(crate) fn common(&self) -> &Common {
         match self {
@@ -99,6 +106,12 @@ pub(crate) struct Common {
     /// Seconds within which the whole run ends
     #[arg(long, hide_short_help = true, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
     pub(crate) deadline: Duration,
+    /// What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) config: Option<PathBuf>,
+    /// Which of the configurations of a ConfigMap
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    pub(crate) config_key: Option<String>,
     /// Directory below which /proc, /sys and /dev are read
     #[arg(long, hide_short_help = true, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
@@ -152,6 +165,21 @@ pub(crate) struct RequestOptions {
     /// How many units
     #[arg(value_parser = amount, allow_negative_numbers = true)]
     pub(crate) amount: u128,
+    /// What kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...
+    #[arg(long, value_name = "NAME")]
+    pub(crate) resource: Option<String>,
+    /// Of shared devices: spread over as many as there are, or pack
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "spread",
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
+    pub(crate) policy: Policy,
+    /// Whose quota the units count for, instead of the owner's user
+    #[arg(long, value_name = "NAME", value_parser = namespace, hide_short_help = true)]
+    pub(crate) namespace: Option<String>,
     #[command(flatten)]
     pub(crate) selection: SelectionOptions,
     /// Let the owner open only what it is given: v1, v2, either (no value), or best-effort

@@ -7,17 +7,20 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, FromArgMatches};
 
 use super::arguments;
+use super::configuration::{self, Configuration};
 use super::environment::Environment;
 use super::message::{Origin, explain};
 use super::options::{Allocate, Cli, Command, Common, Discover, Exec, SourceOptions};
 use super::variables::{self, Variable};
+use crate::config::Config;
 use crate::error::Error;
 use crate::notes::Notes;
 
 /// What the command line asks for.
 #[derive(Debug)]
 pub(crate) enum Task {
-    Run(Box<Command>),
+    /// With what the configuration file says, if there is one.
+    Run(Box<Command>, Option<Box<Config>>),
     /// `--help` or `--version`
     Print(String),
 }
@@ -35,12 +38,24 @@ pub(super) fn parse(
     };
     let variables = environment.trusted(notes);
     notes.warnings.extend(variables::unknown(variables));
-    let matches = with_variables(&mut parser, words, given, variables)?;
+    let matches = with_variables(&mut parser, words.clone(), given.clone(), variables, &[])?;
     let mut command = command(&parser, &matches).map_err(|error| broken(&error))?;
     if environment.surroundings.is_privileged {
         distrust(&mut command, notes);
     }
-    Ok(Task::Run(Box::new(command)))
+    let configuration = configuration::read(command.common(), notes)?;
+    if let Some(Configuration { path, config }) = &configuration
+        && !config.options.is_empty()
+    {
+        let defaults = configuration::defaults(path, &config.options)?;
+        let of_file = |error: Error| Error::Usage(format!("options in {}: {error}", path.display()));
+        let matches = with_variables(&mut parser, words, given, variables, &defaults).map_err(of_file)?;
+        command = self::command(&parser, &matches).map_err(|error| broken(&error))?;
+        if environment.surroundings.is_privileged {
+            distrust(&mut command, &mut Notes::default());
+        }
+    }
+    Ok(Task::Run(Box::new(command), configuration.map(|configuration| Box::new(configuration.config))))
 }
 
 /// The matches of the command line over those of the environment. Parsed again only if the environment
@@ -50,9 +65,10 @@ fn with_variables(
     mut words: Vec<OsString>,
     given: ArgMatches,
     variables: &[Variable],
+    defaults: &[Variable],
 ) -> Result<ArgMatches, Error> {
     let given_to_command = given.subcommand().map_or(&given, |(_, matches)| matches);
-    let set = variables::words(variables, chosen(parser, &words), given_to_command)?;
+    let set = variables::words(variables, defaults, chosen(parser, &words), given_to_command)?;
     if set.is_empty() {
         return Ok(given);
     }
@@ -92,6 +108,9 @@ fn broken(error: &clap::Error) -> Error {
 fn distrust(command: &mut Command, notes: &mut Notes) {
     let cause = "is ignored: this program runs with more rights than its caller";
     let (common, source) = options_of(command);
+    if common.config.take().is_some() {
+        notes.warn(format!("--config {cause}"));
+    }
     if common.root != Path::new("/") {
         common.root = PathBuf::from("/");
         notes.warn(format!("--root {cause}"));

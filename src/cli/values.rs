@@ -19,6 +19,19 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A name as people give namespaces: it is a key of the configuration, and shown to others.
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    let is_name =
+        !text.is_empty() && text.len() <= 253 && !text.contains(char::is_control) && !text.contains(' ');
+    let is_user = text.starts_with("user:");
+    if is_name && !is_user {
+        Ok(text.to_owned())
+    } else {
+        Err("it takes a name of at most 253 characters, without blanks, that does not begin with `user:`"
+            .to_owned())
+    }
+}
+
 /// The pids that a Linux kernel can give: its limit is 2^22.
 pub(super) fn pid(text: &str) -> Result<u32, String> {
     match text.parse() {

@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
 use super::environment::GRANT;
-use super::options::Cli;
+use super::options::{Cli, Discover};
 use crate::error::Error;
 use crate::nearest::nearest;
 
@@ -27,6 +27,11 @@ impl Variable {
     pub(super) fn new(name: &OsStr, value: &OsStr) -> Option<Variable> {
         let is_set = name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) && !value.is_empty();
         is_set.then(|| Variable { name: name.to_string_lossy().into_owned(), value: value.to_owned() })
+    }
+
+    /// As which an option is set in the configuration file.
+    pub(super) fn of_option(name: &str, value: &str) -> Variable {
+        Variable { name: name_of(name), value: value.into() }
     }
 
     fn arg<'a>(&self, command: &'a Command) -> Option<&'a Arg> {
@@ -63,9 +68,11 @@ pub(super) fn name_of(option: &str) -> String {
     PREFIX.to_owned() + &option.trim_start_matches('-').replace('-', "_").to_ascii_uppercase()
 }
 
-/// The words to put before those of the command line, which gave `given` to `command`.
+/// The words to put before those of the command line, which gave `given` to `command`. Of `defaults` none that a
+/// variable sets.
 pub(super) fn words(
     variables: &[Variable],
+    defaults: &[Variable],
     command: &Command,
     given: &ArgMatches,
 ) -> Result<Vec<OsString>, Error> {
@@ -81,6 +88,13 @@ pub(super) fn words(
             words.extend(variable.word(arg)?);
         }
     }
+    for variable in defaults {
+        let Some(arg) = variable.arg(command) else { continue };
+        let is_set = set.iter().any(|(other, _)| other.get_id() == arg.get_id());
+        if !is_set && !is_overruled(arg, command, given) {
+            words.extend(variable.word(arg)?);
+        }
+    }
     Ok(words)
 }
 
@@ -89,12 +103,21 @@ pub(super) fn unknown(variables: &[Variable]) -> Vec<String> {
     if variables.is_empty() {
         return Vec::new();
     }
-    let root = Cli::command();
-    let known: Vec<String> =
-        root.get_subcommands().flat_map(Command::get_arguments).flat_map(names).collect();
+    let known = known();
     let is_known = |name: &str| known.iter().any(|known| known == name) || name == GRANT;
     let unknown = variables.iter().filter(|variable| !is_known(&variable.name));
     unknown.map(|variable| complaint(&variable.name, &known)).collect()
+}
+
+/// Whether some command has the option.
+pub(super) fn is_option(name: &str) -> bool {
+    known().contains(&name_of(name))
+}
+
+/// The variables of every option of every command.
+fn known() -> Vec<String> {
+    let (root, bare) = (Cli::command(), Discover::command());
+    root.get_subcommands().chain([&bare]).flat_map(Command::get_arguments).flat_map(names).collect()
 }
 
 fn complaint(name: &str, known: &[String]) -> String {

@@ -9,7 +9,7 @@ use super::kin::Kin;
 use super::remains::Remains;
 use super::{Context, answer};
 use crate::assignment::{Owner, Record, Standing};
-use crate::cli::{Allocation, Print, Stdout};
+use crate::cli::{Allocation, Policy, Print, Stdout};
 use crate::error::Error;
 use crate::host::deadline::Deadline;
 use crate::host::owner::{self, Form, Found};
@@ -40,9 +40,8 @@ pub(super) fn run(
         ));
     }
     let owner = if coordinates { Some(find_owner(context, form, options, notes)?) } else { None };
-    let inventory = context.inventory(&asked.source, notes)?;
-    let (seen, units) = eligible(context, asked, options.owner.owner, &inventory, notes)?;
-    policy::can_ever_be_given(asked.amount, units.len(), inventory.units().count())?;
+    let (inventory, resources) = context.inventory(&asked.source, notes)?;
+    let (seen, units) = eligible(context, asked, options.owner.owner, (&inventory, &resources), notes)?;
     let kin = Kin::of(&context.host, &inventory, notes);
     let request = Request {
         context,
@@ -51,6 +50,7 @@ pub(super) fn run(
         is_passed_on: false,
         print: options.print,
         inventory: &inventory,
+        resources: &resources,
         seen: &seen,
         units: &units,
         kin: kin.as_ref(),
@@ -121,6 +121,7 @@ fn first(request: &Request<'_>, options: &Allocation, notes: &mut Notes) -> Resu
         includes_sick: asked.include_unhealthy,
         in_use: if asked.skip_busy { Used::Withhold } else { Used::GiveAsAny },
         isolates: false,
+        packs: asked.policy == Policy::Pack,
         units: request.units,
     };
     let units = choice.make(&context.host, &wanted, notes)?;

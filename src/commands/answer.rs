@@ -17,7 +17,14 @@ pub(super) fn line(
         Some(_) => of_instance(inventory, unit, print),
         None => of_device(inventory, unit.device, relative, print),
     };
-    let words = units.iter().map(word).collect::<Result<Vec<String>, Error>>()?;
+    let mut words: Vec<String> = Vec::new();
+    for unit in units {
+        let word = word(unit)?;
+        // Two shares of one device are one device: CUDA sees none at all if one is named twice.
+        if unit.slot.is_none() || !words.contains(&word) {
+            words.push(word);
+        }
+    }
     Ok(words.join(",") + "\n")
 }
 

@@ -11,7 +11,7 @@ use crate::notes::Notes;
 use crate::selection::Selection;
 
 pub(super) fn run(context: &Context<'_>, options: &Devices, notes: &mut Notes) -> Result<(), Error> {
-    let inventory = context.inventory(&options.source, notes)?;
+    let (inventory, _) = context.inventory(&options.source, notes)?;
     let selection = eligible::selection(&inventory, &options.selection)?;
     let shown = eligible::shown(&inventory, &selection);
     let text = if options.json {

@@ -6,7 +6,9 @@ use crate::device::{Device, Inventory, Part, Unit};
 use crate::error::Error;
 use crate::inventory::{Source, Vendor};
 use crate::notes::Notes;
+use crate::policy;
 use crate::selection::Selection;
+use crate::sharing::Resources;
 use crate::visible::{Seen, Variables};
 
 pub(super) fn selection(inventory: &Inventory, options: &SelectionOptions) -> Result<Selection, Error> {
@@ -29,20 +31,29 @@ pub(super) fn eligible(
     context: &Context<'_>,
     options: &RequestOptions,
     owner: Option<u32>,
-    inventory: &Inventory,
+    (inventory, resources): (&Inventory, &Resources),
     notes: &mut Notes,
 ) -> Result<(Seen, Vec<Unit>), Error> {
     let selection = selection(inventory, &options.selection)?;
     let seen = seen(context, options, owner, inventory, notes);
     notes.details.extend(seen.ignored.clone());
-    let mut units = seen.units(inventory);
+    let of_resource = |units| {
+        let asked = options.resource.as_deref();
+        resources.only(units, asked, inventory).map_err(Error::Usage)
+    };
+    let mut units = of_resource(seen.units(inventory))?;
     if !selection.takes_all() {
         units.retain(|unit| selection.takes(unit));
+    }
+    let all = of_resource(inventory.units().collect())?.len();
+    policy::can_ever_be_given(options.amount, units.len(), all)?;
+    if let Some(refusal) = resources.refusal(options.amount, &units) {
+        return Err(Error::Refused(refusal));
     }
     Ok((seen, units))
 }
 
-fn seen(
+pub(super) fn seen(
     context: &Context<'_>,
     options: &RequestOptions,
     owner: Option<u32>,

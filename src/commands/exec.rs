@@ -18,7 +18,6 @@ use crate::host::account::{Account, Entry};
 use crate::host::{execute, owner};
 use crate::inventory::{Source, Vendor};
 use crate::notes::Notes;
-use crate::policy;
 
 pub(super) fn run(context: &Context<'_>, options: &Exec, notes: &mut Notes) -> Result<(), Error> {
     let asked = &options.request;
@@ -32,9 +31,8 @@ pub(super) fn run(context: &Context<'_>, options: &Exec, notes: &mut Notes) -> R
         return becoming.become_it(notes).map(|never| match never {});
     }
     let owner = owner(context, becoming.account.as_ref())?;
-    let inventory = context.inventory(&asked.source, notes)?;
-    let (seen, units) = eligible(context, asked, None, &inventory, notes)?;
-    policy::can_ever_be_given(asked.amount, units.len(), inventory.units().count())?;
+    let (inventory, resources) = context.inventory(&asked.source, notes)?;
+    let (seen, units) = eligible(context, asked, None, (&inventory, &resources), notes)?;
     let kin = Kin::of(&context.host, &inventory, notes);
     let request = Request {
         context,
@@ -43,6 +41,7 @@ pub(super) fn run(context: &Context<'_>, options: &Exec, notes: &mut Notes) -> R
         is_passed_on: true,
         print: Print::Uuid,
         inventory: &inventory,
+        resources: &resources,
         seen: &seen,
         units: &units,
         kin: kin.as_ref(),
@@ -170,6 +169,7 @@ impl<'a> Becoming<'a> {
 impl Handover for Becoming<'_> {
     fn prepare(&mut self, given: &Given<'_>) -> Result<(), Error> {
         self.show(given)?;
+        given.variables.iter().for_each(|(name, value)| self.set(name, value));
         self.set(GRANT, format!("{:016x}", given.grant.id));
         self.say_where()
     }

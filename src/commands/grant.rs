@@ -6,11 +6,13 @@ use super::Context;
 use super::choice::Choice;
 use super::isolation::{self, Isolation, Situation};
 use super::kin::Kin;
+use super::mps;
+use super::quota::Counting;
 use super::remains::Remains;
 use crate::assignment::{Assignment, Grant, Origin, Owner, Standing};
 use crate::cgroup::Confined;
 use crate::cli::watchdog::Guard;
-use crate::cli::{Cgroup, Print, RequestOptions};
+use crate::cli::{Cgroup, Policy, Print, RequestOptions};
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
 use crate::coordination::settle;
@@ -20,6 +22,7 @@ use crate::host::liveness::Liveness;
 use crate::host::owner;
 use crate::notes::Notes;
 use crate::policy::{self, Occupancy, Used};
+use crate::sharing::Resources;
 use crate::visible::Seen;
 
 /// A request, and what it may be given.
@@ -33,6 +36,7 @@ pub(super) struct Request<'a> {
     /// What the owner is told: an index changes with what it can open.
     pub(super) print: Print,
     pub(super) inventory: &'a Inventory,
+    pub(super) resources: &'a Resources,
     /// How the owner counts.
     pub(super) seen: &'a Seen,
     pub(super) units: &'a [Unit],
@@ -48,6 +52,8 @@ pub(super) struct Given<'a> {
     pub(super) seen: &'a Seen,
     /// Whether it can open these units alone.
     pub(super) is_confined: bool,
+    /// What else its runtime is to be told.
+    pub(super) variables: Vec<(&'static str, String)>,
     pub(super) grant: Grant,
 }
 
@@ -98,7 +104,8 @@ impl Request<'_> {
         let seen = confined.as_ref().map(|_| Seen::only(&units));
         let seen = seen.as_ref().unwrap_or(self.seen);
         let is_confined = confined.is_some();
-        let given = Given { inventory: self.inventory, units: &units, seen, is_confined, grant };
+        let variables = mps::variables(self.context, self.inventory, self.resources, &units);
+        let given = Given { inventory: self.inventory, units: &units, seen, is_confined, variables, grant };
         handover.prepare(&given).and_then(|()| self.recheck(owner)).map_err(undo)?;
         let cgroup = confined.as_ref().map(Confined::name);
         change.granted = self.assignments(owner, &given, cgroup.as_deref());
@@ -147,6 +154,10 @@ impl Request<'_> {
             remains: &remains,
         };
         let units = choice.make(host, &self.asked(isolation.is_some()), notes)?;
+        let counting = Counting::new(host, self.resources, record, &occupancy, &standing);
+        let quotas = self.context.config.map(|config| &config.quotas[..]).unwrap_or_default();
+        counting.check(quotas, requester, self.options.namespace.as_deref(), &units)?;
+        mps::check(self.context, self.resources, &units)?;
         let owner = |pid| owner::of(host, pid);
         let mut change =
             settle::settle(record, self.takes_over, standing, owner, |index| self.identity(index));
@@ -206,6 +217,7 @@ impl Request<'_> {
             includes_sick: self.options.include_unhealthy,
             in_use: if self.options.skip_busy { Used::Withhold } else { Used::GiveLast },
             isolates,
+            packs: self.options.policy == Policy::Pack,
             units: self.units,
         }
     }
@@ -228,6 +240,7 @@ impl Request<'_> {
                 since,
                 invocation: self.context.surroundings.service.invocation().map(str::to_owned),
                 cgroup: cgroup.map(str::to_owned),
+                namespace: self.options.namespace.clone(),
                 origin: self.is_passed_on.then_some(Origin { grant: given.grant.id, is_taken: false }),
                 unknown: String::new(),
             }

@@ -13,6 +13,8 @@ mod grant;
 mod isolation;
 mod json;
 mod kin;
+mod mps;
+mod quota;
 mod reclaim;
 mod remains;
 mod status;
@@ -26,18 +28,21 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use crate::cli::watchdog::{self, Guard};
 use crate::cli::{Command, DEFAULT_COORDINATION_FILE, SourceOptions, Stdout, Surroundings};
+use crate::config::Config;
 use crate::coordination::place;
 use crate::device::Inventory;
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
 use crate::host::owner::Form;
-use crate::inventory::{self, Settings, Source};
+use crate::inventory::{self, Settings, Source, Vendor};
 use crate::notes::Notes;
+use crate::sharing::Resources;
 
 /// What every command works with.
 struct Context<'a> {
     host: Host,
+    config: Option<&'a Config>,
     surroundings: &'a Surroundings,
     stdout: &'a Stdout,
     deadline: Deadline,
@@ -46,13 +51,14 @@ struct Context<'a> {
 /// Does what was asked; the answer is on stdout by then.
 pub(crate) fn run(
     command: &Command,
+    config: Option<&Config>,
     surroundings: &Surroundings,
     stdout: &Stdout,
     deadline: Deadline,
     notes: &mut Notes,
 ) -> Result<(), Error> {
     let host = Host::new(&command.common().root);
-    let context = Context { host, surroundings, stdout, deadline };
+    let context = Context { host, config, surroundings, stdout, deadline };
     match command {
         Command::Discover(options) => match surroundings.grant.as_deref().filter(|_| !options.more) {
             Some(grant) => taken::run(&context, grant, &options.allocation, notes),
@@ -88,7 +94,23 @@ impl Context<'_> {
         }
     }
 
-    fn inventory(&self, options: &SourceOptions, notes: &mut Notes) -> Result<Inventory, Error> {
+    /// The devices of the host, and what their units are called.
+    fn inventory(&self, options: &SourceOptions, notes: &mut Notes) -> Result<(Inventory, Resources), Error> {
+        let mut inventory = self.devices(options, notes)?;
+        let resources = self.resources(&mut inventory)?;
+        Ok((inventory, resources))
+    }
+
+    /// Divides the devices into the shares that the configuration says.
+    fn resources(&self, inventory: &mut Inventory) -> Result<Resources, Error> {
+        let domain = match Vendor::of(&inventory.source) {
+            Some(Vendor::Amd) => "amd.com",
+            Some(Vendor::Nvidia) | None => "nvidia.com",
+        };
+        Resources::of(self.config, inventory, domain).map_err(Error::Inventory)
+    }
+
+    fn devices(&self, options: &SourceOptions, notes: &mut Notes) -> Result<Inventory, Error> {
         let settings = Settings {
             source: options.source.clone(),
             vendor: options.vendor,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::kin::Kin;
+use super::quota::Counting;
 use super::view::View;
 use super::{Context, eligible};
 use crate::assignment::{Record, Standing};
@@ -14,9 +15,10 @@ use crate::host::liveness::Liveness;
 use crate::notes::Notes;
 use crate::policy::{self, InUse};
 use crate::selection::Selection;
+use crate::sharing::Resources;
 
 pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Result<(), Error> {
-    let (inventory, selection) = inventory(context, options, notes)?;
+    let (inventory, resources, selection) = inventory(context, options, notes)?;
     let path = &options.file.coordination_file;
     let _guard = context.guard(path);
     context.check_place(path, notes).unwrap_or_else(|error| notes.warn(error.to_string()));
@@ -39,7 +41,11 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
         requester: None,
         processes: kin,
     });
+    let counting = Counting::new(&context.host, &resources, record, &occupancy, &standing);
+    let quotas = context.config.map(|config| &config.quotas[..]).unwrap_or_default();
     let view = View {
+        resources: &resources,
+        sums: counting.sums(quotas),
         host: &context.host,
         inventory: &inventory,
         selection: &selection,
@@ -57,18 +63,19 @@ fn inventory(
     context: &Context<'_>,
     options: &Status,
     notes: &mut Notes,
-) -> Result<(Inventory, Selection), Error> {
+) -> Result<(Inventory, Resources, Selection), Error> {
     match context.inventory(&options.source, notes) {
-        Ok(inventory) => {
+        Ok((inventory, resources)) => {
             let selection = eligible::selection(&inventory, &options.selection)?;
-            Ok((inventory, selection))
+            Ok((inventory, resources, selection))
         }
         Err(error) => {
             notes.warn(format!("{error}; only the record is shown"));
             let source = options.source.source.to_string();
-            let inventory =
+            let mut inventory =
                 Inventory { source, driver_version: None, devices: Vec::new(), tells_instances: false };
-            Ok((inventory, Selection::default()))
+            let resources = context.resources(&mut inventory)?;
+            Ok((inventory, resources, Selection::default()))
         }
     }
 }

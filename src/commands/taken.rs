@@ -2,8 +2,7 @@
 //! whoever asks owns it from then on, since a start script may have left by now.
 
 use super::allocate::find_owner;
-use super::eligible::eligible;
-use super::{Context, answer};
+use super::{Context, answer, eligible};
 use crate::assignment::{Assignment, Grant, Origin, Owner, Record, Standing};
 use crate::cli::Allocation;
 use crate::coordination::ledger::Ledger;
@@ -38,8 +37,8 @@ pub(super) fn run(
     };
     let id = u64::from_str_radix(grant, 16).map_err(|_| unknown())?;
     let requester = find_owner(context, Form::Discover, options, notes)?;
-    let inventory = context.inventory(&asked.source, notes)?;
-    let (seen, _) = eligible(context, asked, options.owner.owner, &inventory, notes)?;
+    let (inventory, _) = context.inventory(&asked.source, notes)?;
+    let seen = eligible::seen(context, asked, options.owner.owner, &inventory, notes);
     let _guard = context.guard(path);
     context.check_place(path, notes)?;
     let ledger = Ledger::open_existing(&context.host, path, requester.uid, context.deadline)?;

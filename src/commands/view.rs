@@ -1,10 +1,12 @@
 //! What `gpu-coord status` shows, as a table and as JSON.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
+use super::quota::Sum;
 use super::table::table;
 use super::{eligible, isolation, json};
 use crate::assignment::{Assignment, Record, Standing};
@@ -13,11 +15,15 @@ use crate::host::Host;
 use crate::notes::Notes;
 use crate::policy::{InUse, Occupancy, Place, State};
 use crate::selection::Selection;
+use crate::sharing::Resources;
 
 /// All that is shown.
 pub(super) struct View<'a> {
     pub(super) host: &'a Host,
     pub(super) inventory: &'a Inventory,
+    pub(super) resources: &'a Resources,
+    /// By namespace and resource.
+    pub(super) sums: BTreeMap<(String, String), Sum>,
     pub(super) selection: &'a Selection,
     pub(super) record: &'a Record,
     pub(super) occupancy: &'a Occupancy<'a>,
@@ -63,8 +69,15 @@ impl View<'_> {
         fields.insert("source".to_owned(), json!(self.inventory.source));
         fields.insert("devices".to_owned(), json!(devices));
         fields.insert("elsewhere".to_owned(), elsewhere.collect());
+        fields.insert("namespaces".to_owned(), self.namespaces());
         fields.insert("waiters".to_owned(), waiters.collect());
         json::document(self.host, self.inventory, fields, notes)
+    }
+
+    /// What each namespace holds of each resource, and its quota.
+    fn namespaces(&self) -> Value {
+        let sum = |((namespace, resource), Sum { used, limit }): (&(String, String), &Sum)| json!({ "namespace": namespace, "resource": resource, "used": used, "limit": limit });
+        self.sums.iter().map(sum).collect()
     }
 
     /// Pids of processes that compute on a device and hold nothing of it; `None` if it cannot be told.
@@ -77,6 +90,7 @@ impl View<'_> {
         let owner = |at: &usize| json::owner(self.host, &self.record.assignments[*at], (self.standing)(*at));
         let owners: Vec<Value> = self.holders(place).iter().map(owner).collect();
         let mut fields = Map::new();
+        fields.insert("resource".to_owned(), json!(self.resources.name(&place.unit)));
         fields.insert("state".to_owned(), json!(place.state(self.inventory, self.standing).name()));
         fields.insert("reason".to_owned(), json!(self.reason(place)));
         fields.insert("in_use_by_others".to_owned(), json!(others));
@@ -106,13 +120,32 @@ impl View<'_> {
             let index = self.record.assignments[position].index.to_string();
             self.row(index, String::new(), "not here".to_owned(), Some(position))
         }));
-        table(&rows)
+        table(&rows) + &self.quotas()
+    }
+
+    /// Where there are quotas, or somebody has a namespace of its own.
+    fn quotas(&self) -> String {
+        let is_told = self.sums.values().any(|sum| sum.limit.is_some())
+            || self.record.assignments.iter().any(|held| held.namespace.is_some());
+        if !is_told {
+            return String::new();
+        }
+        let mut rows = vec![["NAMESPACE", "RESOURCE", "USED", "LIMIT"].map(str::to_owned).to_vec()];
+        rows.extend(self.sums.iter().map(|((namespace, resource), Sum { used, limit })| {
+            let limit = limit.map(|limit| limit.to_string()).unwrap_or_default();
+            vec![namespace.clone(), resource.clone(), used.to_string(), limit]
+        }));
+        "\n".to_owned() + &table(&rows)
     }
 
     /// One for each owner, or one for a unit without any.
     fn rows(&self, place: &Place<'_>) -> Vec<Vec<String>> {
         let device = &self.inventory.devices[place.unit.device];
-        let (index, model) = (device.index.to_string(), device.name.clone().unwrap_or_default());
+        let index = match place.unit.slot {
+            Some(slot) => format!("{}#{slot}", device.index),
+            None => device.index.to_string(),
+        };
+        let model = device.name.clone().unwrap_or_default();
         let name = place.state(self.inventory, self.standing).name();
         let state = self.reason(place).map_or_else(|| name.to_owned(), |reason| format!("{name}: {reason}"));
         let state = state + &in_use(&self.others(place.unit.device, device).unwrap_or_default());

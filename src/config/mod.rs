@@ -93,12 +93,12 @@ fn of_config_map(data: Node<'_, '_>, key: Option<&str>) -> Result<Config, Proble
                 .problem(format!("has several configurations ({}): choose one with --config-key", names())));
         }
     };
-    let (_, _, value) = chosen.ok_or_else(|| {
+    let (_, at, value) = chosen.ok_or_else(|| {
         data.problem(format!("has no configuration `{}`; it has {}", key.unwrap_or_default(), names()))
     })?;
     let text = value.string("a configuration in a ConfigMap")?;
-    // Where it begins is one line below its key, at any depth: its own lines are told.
-    parse(&text, None).map_err(|problem| Problem { line: problem.line + value.line(), ..problem })
+    // Its first line is the one below its key.
+    parse(&text, None).map_err(|problem| Problem { line: problem.line + at.line(), ..problem })
 }
 
 fn config(root: Node<'_, '_>) -> Result<Config, Problem> {
@@ -241,7 +241,7 @@ gpu-coord:
     #[rustfmt::skip] // a table
     fn what_is_wrong_is_told_with_its_place() {
         for (case, text, place, says) in [
-            ("no YAML",        "a: [1",                                           (1, 7),  ""),
+            ("no YAML",        "a: [1",                                           (2, 1),  ""),
             ("a list",         "- a",                                             (1, 1),  "a configuration takes keys with values"),
             ("no version",     "flags: {}",                                       (1, 1),  "`version: v1` is missing"),
             ("version 2",      "version: v2",                                     (1, 10), "version takes v1"),

@@ -81,6 +81,7 @@ fn assignment(index: u32, line: &[u8], digits: usize) -> Result<Assignment, Stri
         invocation: None,
         cgroup: None,
         origin: None,
+        namespace: None,
         unknown: String::new(),
     };
     let (mut id, mut of) = (None, None);
@@ -93,6 +94,7 @@ fn assignment(index: u32, line: &[u8], digits: usize) -> Result<Assignment, Stri
             b"time" => assignment.since = Some(number(value)?),
             b"inv" => assignment.invocation = Some(unescape(value)),
             b"cgroup" => assignment.cgroup = Some(unescape(value)),
+            b"ns" => assignment.namespace = Some(unescape(value)),
             b"exec" => assignment.origin = Some(Origin { grant: hex64(value)?, is_taken: false }),
             b"taken" => assignment.origin = Some(Origin { grant: hex64(value)?, is_taken: true }),
             _ if identity_key(&mut assignment.identity, key, value)? => {}
@@ -212,8 +214,19 @@ fn excerpt(line: &[u8]) -> String {
 
 /// An assignment as a line, without its line end.
 pub(crate) fn print(assignment: &Assignment) -> String {
-    let Assignment { index, slot, identity, owner, grant, since, invocation, cgroup, origin, unknown } =
-        assignment;
+    let Assignment {
+        index,
+        slot,
+        identity,
+        owner,
+        grant,
+        since,
+        invocation,
+        cgroup,
+        namespace,
+        origin,
+        unknown,
+    } = assignment;
     let mut line = format!("{index} {}\tv=1", owner.pid);
     let mut key = |key: &str, value: Option<String>| {
         if let Some(value) = value {
@@ -233,6 +246,7 @@ pub(crate) fn print(assignment: &Assignment) -> String {
     key("time", since.map(|seconds| seconds.to_string()));
     key("inv", invocation.as_deref().map(escape));
     key("cgroup", cgroup.as_deref().map(escape));
+    key("ns", namespace.as_deref().map(escape));
     if let Some(Origin { grant, is_taken }) = origin {
         key(if *is_taken { "taken" } else { "exec" }, Some(format!("{grant:016x}")));
     }
@@ -267,6 +281,7 @@ mod tests {
             since: Some(1_700_000_000),
             invocation: Some("cd".repeat(16)),
             cgroup: Some("/a b".to_owned()),
+            namespace: Some("team a".to_owned()),
             origin: Some(Origin { grant: 17, is_taken: true }),
             unknown: "later=1;more=".to_owned(),
         }

@@ -182,6 +182,7 @@ mod tests {
             invocation: None,
             cgroup: None,
             origin: None,
+            namespace: None,
             unknown: String::new(),
         }
     }

@@ -77,6 +77,7 @@ mod tests {
             invocation: None,
             cgroup: None,
             origin: None,
+            namespace: None,
             unknown: String::new(),
         }
     }

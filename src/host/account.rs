@@ -80,7 +80,32 @@ fn parse(text: &str, passwd: &str, group: &str) -> Result<Account, String> {
     Ok(Account { uid, gid, groups, entry })
 }
 
+/// The users that have an entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Accounts {
+    passwd: String,
+}
+
+impl Accounts {
+    /// The name of a user, or else its number.
+    pub(crate) fn name(&self, uid: u32) -> String {
+        let number = uid.to_string();
+        find(&self.passwd, 2, &number).map_or(number, |fields| fields[0].to_owned())
+    }
+
+    /// Whether `text` names the user, by name or number.
+    pub(crate) fn is_user(&self, text: &str, uid: u32) -> bool {
+        by_name_or_number(&self.passwd, text).is_some_and(|(other, _)| other == uid)
+    }
+}
+
 impl Host {
+    /// None if they cannot be read: then users are known by number.
+    pub(crate) fn accounts(&self) -> Accounts {
+        let passwd = file::read(self.path("etc/passwd")).unwrap_or_default();
+        Accounts { passwd: String::from_utf8_lossy(&passwd).into_owned() }
+    }
+
     /// `text`: NAME[:GROUP], as `--user` takes it.
     pub(crate) fn account(&self, text: &str) -> Result<Account, Error> {
         let read = |name: &str| -> Result<String, Error> {

@@ -16,6 +16,7 @@ pub(crate) mod fixture;
 pub(crate) mod holder;
 pub(crate) mod liveness;
 pub(crate) mod mounts;
+pub(crate) mod mps;
 pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod owner;

@@ -78,6 +78,7 @@ mod tests {
             invocation: None,
             cgroup: None,
             origin: None,
+            namespace: None,
             unknown: String::new(),
         }
     }

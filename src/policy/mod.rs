@@ -8,7 +8,10 @@
 mod in_use;
 mod names;
 mod occupancy;
+mod quota;
 mod shortage;
+
+use std::collections::{BTreeSet, HashMap};
 
 use crate::assignment::{Record, Standing};
 use crate::device::{Health, Inventory, Unit};
@@ -16,6 +19,7 @@ use crate::error::Error;
 
 pub(crate) use in_use::{InUse, Processes};
 pub(crate) use occupancy::{Occupancy, Place, State, occupancy};
+pub(crate) use quota::{Claim, check as check_quotas};
 pub(crate) use shortage::{can_ever_be_given, units};
 
 /// What is asked for.
@@ -30,6 +34,8 @@ pub(crate) struct Request<'a> {
     pub(crate) in_use: Used,
     /// Whether the owner is to have its units to itself, which no descendant of a dead owner may then use.
     pub(crate) isolates: bool,
+    /// Whether the shares of one device are given before those of the next; else they are spread.
+    pub(crate) packs: bool,
     /// What may be given, in the order of preference.
     pub(crate) units: &'a [Unit],
 }
@@ -82,15 +88,55 @@ impl Situation<'_> {
         let eligible: Vec<&Place<'_>> = self.occupancy.of_units(request.units).collect();
         can_ever_be_given(request.amount, eligible.len(), self.occupancy.places.len())?;
         let amount = usize::try_from(request.amount).unwrap_or(usize::MAX);
+        let has_shares = request.units.iter().any(|unit| unit.slot.is_some());
         let mut given: Vec<Unit> = Vec::new();
         for class in Class::in_order() {
-            let fits = eligible.iter().filter(|place| self.is_of(place, class, request));
-            given.extend(fits.take(amount - given.len()).map(|place| place.unit));
+            let fits = eligible.iter().copied().filter(|place| self.is_of(place, class, request));
+            let wanted = amount - given.len();
+            if has_shares {
+                let chosen = self.choose(fits.collect(), wanted, request.packs, &given);
+                given.extend(chosen);
+            } else {
+                given.extend(fits.take(wanted).map(|place| place.unit));
+            }
         }
         if given.len() == amount {
             return Ok(given);
         }
         Err(self.shortage(&eligible, given.len(), request))
+    }
+
+    /// Shares of devices: those that this request has least of and others hold least of come first, or, packed, those
+    /// that are held most.
+    fn choose(&self, mut fits: Vec<&Place<'_>>, wanted: usize, packs: bool, given: &[Unit]) -> Vec<Unit> {
+        let mut own: HashMap<usize, usize> = HashMap::new();
+        given.iter().for_each(|unit| *own.entry(unit.device).or_default() += 1);
+        let devices: BTreeSet<usize> = fits.iter().map(|place| place.unit.device).collect();
+        let held: HashMap<usize, usize> =
+            devices.into_iter().map(|device| (device, self.held(device))).collect();
+        let mut chosen = Vec::new();
+        while chosen.len() < wanted && !fits.is_empty() {
+            let rank = |place: &&Place<'_>| {
+                let device = place.unit.device;
+                let (own, held) = (own.get(&device).copied().unwrap_or(0), held[&device]);
+                if packs { (usize::MAX - own - held, 0) } else { (own, held) }
+            };
+            let Some((at, place)) = fits.iter().enumerate().min_by_key(|(_, place)| rank(place)) else {
+                break;
+            };
+            let unit = place.unit;
+            fits.remove(at);
+            *own.entry(unit.device).or_default() += 1;
+            chosen.push(unit);
+        }
+        chosen
+    }
+
+    /// How many shares of a device others hold, or may hold.
+    fn held(&self, device: usize) -> usize {
+        let is_dead = |holder: &usize| (self.standing)(*holder) == Standing::Dead;
+        let places = self.occupancy.of_device(device).iter();
+        places.filter(|place| !place.holders.iter().all(is_dead)).count()
     }
 
     /// Whether the unit may be given, and is of that class. What costs least is asked first.
@@ -175,6 +221,7 @@ mod tests {
             invocation: None,
             cgroup: None,
             origin: None,
+            namespace: None,
             unknown: String::new(),
         }
     }
@@ -212,7 +259,15 @@ mod tests {
             inventory,
             record,
             &[],
-            &Request { amount, takes_over, includes_sick: false, in_use, isolates: false, units: &units },
+            &Request {
+                amount,
+                takes_over,
+                includes_sick: false,
+                in_use,
+                isolates: false,
+                packs: false,
+                units: &units,
+            },
         )
     }
 
@@ -260,7 +315,7 @@ mod tests {
             let record = Record { assignments: held.map(|pid| super::tests::held(0, pid)).into_iter().collect(), ..Record::default() };
             let inventory = host(&sick);
             let units: Vec<Unit> = inventory.units().collect();
-            let request = Request { amount, takes_over: true, includes_sick, in_use, isolates: false, units: &units };
+            let request = Request { amount, takes_over: true, includes_sick, in_use, isolates: false, packs: false, units: &units };
             let found = grant(&inventory, &record, used, &request);
             assert_eq!(found.as_ref().ok(), given.as_ref(), "{case}: {found:?}");
         }
@@ -275,8 +330,15 @@ mod tests {
         let units: Vec<Unit> = inventory.units().collect();
         let ask = |amount, used: &[usize], isolates| {
             let in_use = Used::GiveLast;
-            let request =
-                Request { amount, takes_over: true, includes_sick: false, in_use, isolates, units: &units };
+            let request = Request {
+                amount,
+                takes_over: true,
+                includes_sick: false,
+                in_use,
+                isolates,
+                packs: false,
+                units: &units,
+            };
             grant(&inventory, &record, used, &request)
         };
         assert_eq!(ask(3, &[2], false), Ok(vec![1, 2, 0]));
@@ -284,6 +346,31 @@ mod tests {
         let says = "3 units asked for, 2 of 3 can be given: 1 open to descendants of dead owners, which live on \
                     (`gpu-coord status` names the control group)";
         assert_eq!(ask(3, &[], true), Err(says.to_owned()));
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn shares_are_spread_or_packed() {
+        let mut inventory = host(&[false; 3]);
+        inventory.devices.iter_mut().for_each(|device| device.slots = Some(3));
+        let share = |index: u32, slot: u32, pid: u32| Assignment { slot: Some(slot), ..held(index, pid) };
+        let units: Vec<Unit> = inventory.units().collect();
+        for (case, assignments, amount, packs, given) in [
+            ("different devices first",  vec![],                                   4, false, Some(vec![0, 1, 2, 0])),
+            ("the least shared first",   vec![share(0, 0, 1), share(1, 2, 1)],     3, false, Some(vec![2, 0, 1])),
+            ("the dead count for none",  vec![share(0, 0, 100), share(1, 0, 1)],   2, false, Some(vec![0, 2])),
+            ("packed",                   vec![],                                   4, true,  Some(vec![0, 0, 0, 1])),
+            ("packed where most are",    vec![share(1, 0, 1)],                     3, true,  Some(vec![1, 1, 0])),
+            ("all",                      vec![share(1, 0, 1)],                     8, false, Some(vec![0, 2, 1, 0, 2, 1, 0, 2])),
+            ("more than there are",      vec![share(1, 0, 1)],                     9, false, None),
+            ("a whole device is held",   vec![held(1, 1)],                         6, false, Some(vec![0, 2, 0, 2, 0, 2])),
+            ("a share that is no more",  vec![share(1, 7, 1)],                     7, false, None),
+        ] {
+            let record = Record { assignments, ..Record::default() };
+            let request = Request { amount, takes_over: true, includes_sick: false, in_use: Used::GiveLast, isolates: false, packs, units: &units };
+            let found = grant(&inventory, &record, &[], &request);
+            assert_eq!(found.as_ref().ok(), given.as_ref(), "{case}: {found:?}");
+        }
     }
 
     #[test]
@@ -298,6 +385,7 @@ mod tests {
             includes_sick: true,
             in_use: Used::GiveLast,
             isolates: false,
+            packs: false,
             units: &units,
         };
         assert_eq!(grant(&inventory, &Record::default(), &[], &request), Ok(vec![2]));
@@ -318,6 +406,7 @@ mod tests {
                 includes_sick: false,
                 in_use,
                 isolates: false,
+                packs: false,
                 units: &units,
             };
             grant(&inventory, &Record::default(), used, &request)

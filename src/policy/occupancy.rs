@@ -78,9 +78,10 @@ pub(crate) fn occupancy<'a>(inventory: &Inventory, record: &'a Record) -> Occupa
     let mut is_here = Vec::with_capacity(record.assignments.len());
     for (position, assignment) in record.assignments.iter().enumerate() {
         is_here.push(names.each(assignment.index, &assignment.identity, |part| {
+            // A share of a device that has fewer by now may be any of them.
             let is_its = |place: &&mut Place<'a>| {
-                let slots = place.unit.slot.zip(assignment.slot);
-                slots.is_none_or(|(unit, recorded)| unit == recorded)
+                let slots = inventory.slots_of(&place.unit).zip(assignment.slot);
+                slots.is_none_or(|(count, recorded)| recorded >= count || place.unit.slot == Some(recorded))
             };
             units_of(&mut places, part).filter(is_its).for_each(|place| place.holders.push(position));
         }));

@@ -267,7 +267,10 @@ mod tests {
         let instances = device(&format!(r#", "is_divided": true, "instances": [{told}]"#)).instances.unwrap();
         let (uuid, profile) = (Some("MIG-1".to_owned()), Some("1c.3g.20gb".to_owned()));
         let (gpu_instance, compute_instance) = (Some(2), Some(0));
-        assert_eq!(instances, [Instance { uuid, profile, gpu_instance, compute_instance, memory_mib: None, slots: None }]);
+        assert_eq!(
+            instances,
+            [Instance { uuid, profile, gpu_instance, compute_instance, memory_mib: None, slots: None }]
+        );
         for fields in [r#", "is_divided": true"#, r#", "is_divided": true, "instances": [{"uuid": "[N/A]"}]"#]
         {
             assert_eq!(device(fields).instances, Some(Vec::new()), "{fields}: never whole");

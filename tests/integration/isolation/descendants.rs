@@ -6,7 +6,7 @@ use std::fs;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::cell::{members, versions};
+use super::cell::{Cell, Version, members, versions};
 use super::stage::Stage;
 use crate::running::wait_until;
 use crate::strace;
@@ -139,6 +139,78 @@ fn children_that_are_born_during_the_move_are_confined() {
         assert_eq!(stage.cell.children(), [""; 0]);
         let left = tree_of(owner.pid()).into_iter().filter(|pid| version.path_of(*pid) != stage.cell.path);
         assert_eq!(left.collect::<Vec<_>>(), [0; 0]);
+    }
+}
+
+/// The storm has no end, and neither does that of others.
+#[test]
+fn an_owner_that_never_stops_forking_is_confined() {
+    const STORM: &str = "while :; do sleep 0.02 & done 2>/dev/null & echo $!";
+    for version in versions("an_owner_that_never_stops_forking_is_confined") {
+        let (stage, elsewhere) = (Stage::with_gpus(version, 2), Cell::make(version));
+        let (mut owner, mut other) = (stage.owner(), stage.owner());
+        owner.tell(STORM);
+        elsewhere.take(other.tell(STORM).trim().parse().unwrap());
+        stage.confine(1, &owner, "0\n");
+        let born = tree_of(owner.pid()).into_iter().filter(|pid| has_path(version, *pid, &stage.cell.path));
+        assert_eq!(born.collect::<Vec<_>>(), [0; 0], "left outside");
+        stage.release(&owner);
+        stage.assert_free(&mut owner);
+    }
+}
+
+/// False if it has ended.
+fn has_path(version: Version, pid: u32, path: &str) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let line = if version == Version::V1 { format!(":devices:{path}") } else { format!("0::{path}") };
+    text.lines().any(|other| other.ends_with(&line))
+}
+
+/// The first thread is what `/proc` shows of a process, and it can end before the others.
+#[test]
+fn a_process_whose_first_thread_has_ended_is_confined() {
+    const SOURCE: &str = r#"
+        #include <errno.h>
+        #include <fcntl.h>
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        static void *look(void *node)
+        {
+            while (getchar() != EOF) {
+                int fd = open(node, O_RDWR);
+                printf("node: %s\n", strerror(fd < 0 ? errno : 0));
+                fflush(stdout);
+            }
+            exit(0);
+        }
+        int main(int count, char **words)
+        {
+            pthread_t thread;
+            (void)count;
+            pthread_create(&thread, NULL, look, words[1]);
+            pthread_exit(NULL);
+        }"#;
+    for version in versions("a_process_whose_first_thread_has_ended_is_confined") {
+        let stage = Stage::with_gpus(version, 2);
+        let mut owner = stage.owner();
+        fs::write(stage.sandbox.path().join("threads.c"), SOURCE).unwrap();
+        assert_eq!(owner.tell("cc -pthread -o threads threads.c 2>&1"), "");
+        owner.order(&format!("exec 7<&0; ./threads {} <&7 &", stage.node(1).display()));
+        let stat = || fs::read_to_string("/proc/self/stat").unwrap();
+        assert!(!stat().is_empty());
+        let is_led_by_a_zombie = |pid: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.contains("(threads) Z")
+        };
+        wait_until("its first thread has ended", || tree_of(owner.pid()).iter().any(is_led_by_a_zombie));
+        stage.confine(1, &owner, "0\n");
+        owner.order("wait");
+        assert_eq!(super::owner::signs(&owner.line()), "-");
+        stage.release(&owner);
+        owner.order("");
+        assert_eq!(super::owner::signs(&owner.line()), "+");
     }
 }
 

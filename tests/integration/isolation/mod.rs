@@ -22,6 +22,7 @@ mod orphans;
 mod owner;
 mod removed;
 mod rights;
+mod sources;
 mod stage;
 mod told;
 mod two_owners;

@@ -1,0 +1,58 @@
+//! The configuration file: found, and read.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::options::Common;
+use super::variables::{self, Variable};
+use crate::config::{self, Config};
+use crate::error::Error;
+use crate::host::file;
+use crate::notes::Notes;
+
+/// Read if it is there.
+const DEFAULT: &str = "/etc/gpu-coord/config.yaml";
+
+/// What is read, and from where.
+#[derive(Debug)]
+pub(super) struct Configuration {
+    pub(super) path: PathBuf,
+    pub(super) config: Config,
+}
+
+/// The file that `--config` names has to be there.
+pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Configuration>, Error> {
+    let path = common.config.as_deref().unwrap_or(Path::new(DEFAULT));
+    let bytes = match file::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound && common.config.is_none() => return Ok(None),
+        Err(error) => return Err(Error::io("read", path)(error)),
+    };
+    let problem = |line: usize, column: usize, problem: String| Error::Configuration {
+        path: path.to_owned(),
+        line,
+        column,
+        problem,
+    };
+    let text = String::from_utf8(bytes).map_err(|_| problem(1, 1, "not UTF-8".to_owned()))?;
+    let config = config::parse(&text, common.config_key.as_deref())
+        .map_err(|found| problem(found.line, found.column, found.text))?;
+    for key in &config.ignored {
+        notes.detail(format!(
+            "{}: {key} is for the Kubernetes device plugin, and says nothing here",
+            path.display()
+        ));
+    }
+    Ok(Some(Configuration { path: path.to_owned(), config }))
+}
+
+/// The options that the file sets.
+pub(super) fn defaults(path: &Path, options: &[(String, String)]) -> Result<Vec<Variable>, Error> {
+    if let Some((name, _)) =
+        options.iter().find(|(name, _)| !variables::is_option(name) || name.starts_with("config"))
+    {
+        let problem = format!("options: `{name}` is no option that can be set here");
+        return Err(Error::File { path: path.to_owned(), problem });
+    }
+    Ok(options.iter().map(|(name, value)| Variable::of_option(name, value)).collect())
+}

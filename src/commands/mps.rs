@@ -1,0 +1,63 @@
+//! NVIDIA's Multi-Process Service: whether its daemon is there, and what its clients are told.
+//!
+//! Source: NVIDIA's documentation of MPS, "Environment Variables" and "Control Daemon".
+
+use super::Context;
+use crate::config::{MpsDirectories, Way};
+use crate::device::{Inventory, Unit};
+use crate::error::Error;
+use crate::host::mps;
+use crate::sharing::Resources;
+
+/// Fails if a unit is shared by way of a daemon that does not answer: without it, its owners would not be kept apart
+/// at all.
+pub(super) fn check(context: &Context<'_>, resources: &Resources, units: &[Unit]) -> Result<(), Error> {
+    if !units.iter().any(|unit| resources.way(unit) == Some(Way::Mps)) {
+        return Ok(());
+    }
+    let MpsDirectories { pipe, .. } = directories(context);
+    if mps::answers(&pipe) {
+        return Ok(());
+    }
+    let problem = format!(
+        "no MPS control daemon answers here; start it with `CUDA_MPS_PIPE_DIRECTORY={} nvidia-cuda-mps-control -d`, or \
+         see packaging/systemd/nvidia-mps.service",
+        pipe.display()
+    );
+    Err(Error::File { path: pipe, problem })
+}
+
+fn directories(context: &Context<'_>) -> MpsDirectories {
+    context.config.map(|config| config.mps.clone()).unwrap_or_default()
+}
+
+/// The variables of a client that holds these units; none if it is none. Its shares of the threads and of the memory
+/// are as large as its shares of the devices; devices are counted as it counts them.
+pub(super) fn variables(
+    context: &Context<'_>,
+    inventory: &Inventory,
+    resources: &Resources,
+    units: &[Unit],
+) -> Vec<(&'static str, String)> {
+    if !units.iter().any(|unit| resources.way(unit) == Some(Way::Mps)) {
+        return Vec::new();
+    }
+    let MpsDirectories { pipe, log } = directories(context);
+    let replicas = |unit: &Unit| inventory.slots_of(unit).unwrap_or(1).max(1);
+    let smallest = units.iter().map(|unit| 100 / replicas(unit)).min().unwrap_or(100).max(1);
+    let mut limits = Vec::new();
+    for unit in units {
+        let memory = inventory.devices[unit.device].memory_mib;
+        limits.extend(memory.map(|mib| format!("{}={}M", limits.len(), mib / u64::from(replicas(unit)))));
+    }
+    let mut variables = vec![
+        ("CUDA_MPS_PIPE_DIRECTORY", pipe.to_string_lossy().into_owned()),
+        ("CUDA_MPS_LOG_DIRECTORY", log.to_string_lossy().into_owned()),
+        ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", smallest.to_string()),
+    ];
+    // A limit that is not known for one device would be taken for another's.
+    if limits.len() == units.len() {
+        variables.push(("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", limits.join(",")));
+    }
+    variables
+}

@@ -1,0 +1,106 @@
+//! Who holds how much of what, set against the quotas of the configuration.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap};
+
+use crate::assignment::{Assignment, Owner, Record, Standing};
+use crate::config::{Quota, Whose};
+use crate::device::Unit;
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::account::Accounts;
+use crate::policy::{Claim, Occupancy, check_quotas};
+use crate::sharing::Resources;
+
+/// What is counted, and by which names.
+pub(super) struct Counting<'a> {
+    host: &'a Host,
+    resources: &'a Resources,
+    record: &'a Record,
+    occupancy: &'a Occupancy<'a>,
+    standing: &'a dyn Fn(usize) -> Standing,
+    accounts: OnceCell<Accounts>,
+}
+
+/// Of one namespace and one resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub(super) used: u64,
+    pub(super) limit: Option<u64>,
+}
+
+impl<'a> Counting<'a> {
+    pub(super) fn new(
+        host: &'a Host,
+        resources: &'a Resources,
+        record: &'a Record,
+        occupancy: &'a Occupancy<'a>,
+        standing: &'a dyn Fn(usize) -> Standing,
+    ) -> Counting<'a> {
+        Counting { host, resources, record, occupancy, standing, accounts: OnceCell::new() }
+    }
+
+    /// Fails if the owner may not have the units beside what it and its like hold.
+    pub(super) fn check(
+        &self,
+        quotas: &[Quota],
+        owner: &Owner,
+        namespace: Option<&str>,
+        units: &[Unit],
+    ) -> Result<(), Error> {
+        if quotas.is_empty() {
+            return Ok(());
+        }
+        let held = self.claims();
+        let mut amounts: BTreeMap<&str, u128> = BTreeMap::new();
+        for name in units.iter().filter_map(|unit| self.resources.name(unit)) {
+            *amounts.entry(name).or_default() += 1;
+        }
+        amounts.into_iter().try_for_each(|(resource, amount)| {
+            let namespace = self.namespace(namespace, owner.uid);
+            let asked = Claim { namespace, uid: owner.uid, resource: resource.to_owned() };
+            check_quotas(quotas, &held, &asked, amount, &|name, uid| self.accounts().is_user(name, uid))
+        })
+    }
+
+    /// What the living hold, and those of whom it cannot be told.
+    fn claims(&self) -> Vec<Claim> {
+        let mut resources: HashMap<usize, &str> = HashMap::new();
+        for place in &self.occupancy.places {
+            let name = self.resources.name(&place.unit);
+            for holder in &place.holders {
+                resources.extend(name.map(|name| (*holder, name)));
+            }
+        }
+        let claim = |(position, resource): (usize, &str)| {
+            let Assignment { owner, namespace, .. } = &self.record.assignments[position];
+            let namespace = self.namespace(namespace.as_deref(), owner.uid);
+            let claim = Claim { namespace, uid: owner.uid, resource: resource.to_owned() };
+            ((self.standing)(position) != Standing::Dead).then_some(claim)
+        };
+        resources.into_iter().filter_map(claim).collect()
+    }
+
+    /// What somebody calls itself, or else its user.
+    fn namespace(&self, said: Option<&str>, uid: Option<u32>) -> Option<String> {
+        said.map(str::to_owned).or_else(|| uid.map(|uid| self.accounts().name(uid)))
+    }
+
+    fn accounts(&self) -> &Accounts {
+        self.accounts.get_or_init(|| self.host.accounts())
+    }
+
+    /// By namespace and resource: what is used, and what a quota of that namespace limits.
+    pub(super) fn sums(&self, quotas: &[Quota]) -> BTreeMap<(String, String), Sum> {
+        let mut sums: BTreeMap<(String, String), Sum> = BTreeMap::new();
+        for claim in self.claims() {
+            let namespace = claim.namespace.unwrap_or_else(|| "?".to_owned());
+            sums.entry((namespace, claim.resource)).or_default().used += 1;
+        }
+        for Quota { whose, resource, limit } in quotas {
+            let Whose::Namespace(namespace) = whose else { continue };
+            sums.entry((namespace.clone(), resource.clone())).or_default().limit = Some(*limit);
+        }
+        sums
+    }
+}

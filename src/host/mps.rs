@@ -1,0 +1,50 @@
+//! The control daemon of NVIDIA's Multi-Process Service, as it is seen in its pipe directory.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// Whether a daemon listens on `control` of the directory: a FIFO that somebody reads, or a socket that somebody
+/// accepts on, as versions have it.
+pub(crate) fn answers(directory: &Path) -> bool {
+    let control = directory.join("control");
+    let Ok(metadata) = std::fs::metadata(&control) else { return false };
+    if metadata.file_type().is_socket() {
+        return UnixStream::connect(&control).is_ok();
+    }
+    // Without waiting, a FIFO opens for writing only if it is open for reading (fifo(7)).
+    let mut options = OpenOptions::new();
+    let opened = options.write(true).custom_flags(libc::O_NONBLOCK).open(&control);
+    metadata.file_type().is_fifo() && opened.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_there_if_somebody_listens() {
+        let directory = tempfile::tempdir().unwrap();
+        let control = directory.path().join("control");
+        assert!(!answers(directory.path()), "nothing there");
+        mkfifo(&control, Mode::S_IRWXU).unwrap();
+        assert!(!answers(directory.path()), "nobody reads");
+        let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&control).unwrap();
+        assert!(answers(directory.path()));
+        drop(reader);
+        std::fs::remove_file(&control).unwrap();
+        let listener = UnixListener::bind(&control).unwrap();
+        assert!(answers(directory.path()));
+        drop(listener);
+        assert!(!answers(directory.path()), "what a dead one left");
+        std::fs::remove_file(&control).unwrap();
+        std::fs::write(&control, "").unwrap();
+        assert!(!answers(directory.path()), "a plain file");
+    }
+}
