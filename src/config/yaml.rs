@@ -2,7 +2,13 @@
 //!
 //! A map is taken apart key by key; what is left over at the end is a key that nobody knows, and an error.
 
-use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+mod bounds;
+
+use std::collections::BTreeSet;
+
+use saphyr::{LoadableYamlNode, MarkedYaml, Marker, Scalar, ScanError, YamlData};
+
+pub(crate) use bounds::LARGEST;
 
 /// What is wrong with a document, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,16 +29,25 @@ pub(crate) struct Node<'a, 'input> {
 /// A map of which the keys are taken out one by one.
 pub(crate) struct Keys<'a, 'input> {
     /// In the order of the document.
-    left: Vec<(String, Node<'a, 'input>, Node<'a, 'input>)>,
+    left: Vec<Entry<'a, 'input>>,
     known: Vec<&'static str>,
 }
 
-/// The documents of a text.
+/// A key of a map as a text, and the nodes of the key and of its value.
+pub(crate) type Entry<'a, 'input> = (String, Node<'a, 'input>, Node<'a, 'input>);
+
+/// The documents of a text, which is no more than is good for us.
 pub(crate) fn documents(text: &str) -> Result<Vec<MarkedYaml<'_>>, Problem> {
-    MarkedYaml::load_from_str(text).map_err(|error| {
-        let at = error.marker();
-        Problem { line: at.line(), column: at.col() + 1, text: error.info().to_owned() }
-    })
+    bounds::check(text)?;
+    MarkedYaml::load_from_str(text).map_err(|error| refused(&error))
+}
+
+fn refused(error: &ScanError) -> Problem {
+    problem_at(*error.marker(), error.info().to_owned())
+}
+
+fn problem_at(at: Marker, text: String) -> Problem {
+    Problem { line: at.line(), column: at.col() + 1, text }
 }
 
 impl<'a, 'input> Node<'a, 'input> {
@@ -41,8 +56,7 @@ impl<'a, 'input> Node<'a, 'input> {
     }
 
     pub(crate) fn problem(self, text: impl Into<String>) -> Problem {
-        let start = self.yaml.span.start;
-        Problem { line: start.line(), column: start.col() + 1, text: text.into() }
+        problem_at(self.yaml.span.start, text.into())
     }
 
     pub(crate) fn line(self) -> usize {
@@ -91,13 +105,27 @@ impl<'a, 'input> Node<'a, 'input> {
     }
 
     /// The entries of a map: their keys as texts, and both nodes.
-    pub(crate) fn entries(self) -> Option<Vec<(String, Node<'a, 'input>, Node<'a, 'input>)>> {
+    pub(crate) fn entries(self) -> Option<Vec<Entry<'a, 'input>>> {
         let YamlData::Mapping(map) = &self.yaml.data else { return None };
         let entry = |(key, value): (&'a MarkedYaml<'input>, &'a MarkedYaml<'input>)| {
             let key = Node { yaml: key };
             Some((key.text()?, key, Node { yaml: value }))
         };
         map.iter().map(entry).collect()
+    }
+
+    /// The same, with those of the maps that `<<` names, as YAML 1.1 has it and Kubernetes reads it: they stand
+    /// behind the map's own, which win.
+    pub(crate) fn merged(self) -> Option<Vec<Entry<'a, 'input>>> {
+        let (merges, mut entries): (Vec<_>, Vec<_>) =
+            self.entries()?.into_iter().partition(|(name, ..)| name == "<<");
+        let mut names: BTreeSet<String> = entries.iter().map(|(name, ..)| name.clone()).collect();
+        for (_, _, value) in merges {
+            for map in value.sequence().unwrap_or_else(|| vec![value]) {
+                entries.extend(map.merged()?.into_iter().filter(|(name, ..)| names.insert(name.clone())));
+            }
+        }
+        Some(entries)
     }
 
     /// The value of a key of a map.
@@ -124,7 +152,7 @@ impl<'a, 'input> Keys<'a, 'input> {
     }
 
     /// What was not taken.
-    pub(crate) fn rest(self) -> Vec<(String, Node<'a, 'input>, Node<'a, 'input>)> {
+    pub(crate) fn rest(self) -> Vec<Entry<'a, 'input>> {
         self.left
     }
 
