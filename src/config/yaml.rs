@@ -151,11 +151,6 @@ impl<'a, 'input> Keys<'a, 'input> {
         Some(self.left.remove(at).2).filter(|value| !value.is_null())
     }
 
-    /// What was not taken.
-    pub(crate) fn rest(self) -> Vec<Entry<'a, 'input>> {
-        self.left
-    }
-
     /// Fails if something was not taken; `nearest` finds what may have been meant.
     pub(crate) fn end(
         self,
