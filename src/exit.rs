@@ -5,7 +5,8 @@
 pub(crate) enum Exit {
     /// Done.
     Success = 0,
-    /// The host is sound and its units are taken: retry later, or ask for fewer.
+    /// The host is sound and its units are taken: retry later, or ask for fewer. Of `check` and `doctor`: something
+    /// was found, and is on stdout.
     NotEnough = 1,
     /// The command line is wrong: retrying cannot help.
     Usage = 2,

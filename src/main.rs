@@ -2,6 +2,7 @@
 
 mod assignment;
 mod cgroup;
+mod check;
 mod cli;
 mod commands;
 mod config;
@@ -22,6 +23,7 @@ use std::process::ExitCode;
 
 use cli::{Request, Stdout, Task};
 use error::Error;
+use exit::Exit;
 use host::deadline::Deadline;
 use notes::Notes;
 
@@ -37,10 +39,10 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-fn run(request: &Request, notes: &mut Notes) -> Result<(), Error> {
+fn run(request: &Request, notes: &mut Notes) -> Result<Exit, Error> {
     let stdout = Stdout::new();
     match &request.task {
-        Task::Print(text) => stdout.write(text, request.deadline),
+        Task::Print(text) => stdout.write(text, request.deadline).map(|()| Exit::Success),
         Task::Run(command, config) => {
             commands::run(command, config.as_deref(), &request.surroundings, &stdout, request.deadline, notes)
         }

@@ -28,6 +28,7 @@ use crate::assignment::Owner;
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
+use crate::host::node::NodeNumber;
 use denylist::{Denylist, Rules};
 use membership::{Place, Version};
 use namesake::Namesake;
@@ -45,6 +46,18 @@ pub(crate) fn confining_another<'a>(cgroup: &'a str, owner: &Owner) -> Option<(&
         let namesake = Namesake::parse(group).filter(|namesake| Some(*namesake) != own)?;
         Some((group, namesake.pid))
     })
+}
+
+/// Proves that a group can be made here that denies, and removes it again. Nobody is moved.
+pub(crate) fn try_out(host: &Host, owner: &Owner, version: Version, deadline: Deadline) -> Result<(), Error> {
+    /// NVIDIA's last card: whether or not there is one.
+    const NODE: NodeNumber = NodeNumber { major: 195, minor: 253 };
+    let group = Group::of(host, owner, Some(version))?;
+    rights::check(host, version)?;
+    let rules = Rules { denied: Denylist::of([NODE]), ..Rules::default() };
+    group.make()?;
+    let proven = group.set(&rules).and_then(|()| proof::prove(host, &group.place, &rules, &[], deadline));
+    group.remove().and(proven)
 }
 
 /// The control group of an owner; whether it is there is not said.

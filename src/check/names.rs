@@ -33,18 +33,12 @@ pub(super) fn mistake(name: &str, known: &[&str]) -> Option<String> {
     if let Some(profile) = kind.strip_prefix("mig-") {
         return mig(name, near, profile, is_exact);
     }
-    let meant = DEVICES.iter().find(|it| **it == kind).copied();
-    if is_exact && (meant.is_some() || OF_OTHERS.contains(&kind)) {
+    if is_exact && (DEVICES.contains(&kind) || OF_OTHERS.contains(&kind)) {
         return None;
     }
-    // A plugin of a domain that is only like ours is believed to be meant if it offers what ours offer.
-    let meant = meant.or_else(|| nearest(kind, DEVICES.into_iter()))?;
-    let known = known.iter().find(|it| is_near(name, it));
-    Some(wrong(name, known.map_or_else(|| format!("{near}/{meant}"), |known| (*known).to_owned())))
-}
-
-fn is_near(name: &str, known: &str) -> bool {
-    nearest(name, [known].into_iter()).is_some()
+    let configured = known.iter().filter_map(|known| known.split_once('/')).filter(|(domain, _)| *domain == near);
+    let meant = nearest(kind, DEVICES.into_iter().chain(configured.map(|(_, kind)| kind)))?;
+    Some(wrong(name, format!("{near}/{meant}")))
 }
 
 fn wrong(name: &str, meant: String) -> String {

@@ -21,6 +21,8 @@ pub(crate) struct Surroundings {
     pub(crate) visible: Variables,
     /// The grant of the `gpu-coord exec` that we run inside of, as it told it.
     pub(crate) grant: Option<String>,
+    /// Where Flink is.
+    pub(crate) flink_home: Option<String>,
     /// The PATH that was inherited.
     pub(crate) path: Option<OsString>,
     /// Run with another user's rights (AT_SECURE): nothing that its caller could set is believed.
@@ -59,6 +61,7 @@ impl Environment {
             surroundings: Surroundings {
                 service: Service::from_environment(value),
                 visible: Variables::from_environment(value),
+                flink_home: value("FLINK_HOME").filter(|home| !home.is_empty()),
                 grant: value(GRANT).filter(|grant| !grant.is_empty()),
                 path,
                 is_privileged,

@@ -14,6 +14,8 @@ mod message;
 mod options;
 mod output;
 mod parse;
+#[cfg(test)]
+mod prose;
 mod report;
 mod values;
 mod variables;
@@ -23,11 +25,11 @@ use std::time::Duration;
 
 pub(crate) use environment::{GRANT, Surroundings};
 pub(crate) use options::{
-    Allocation, Cgroup, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Exec, Policy, Print,
+    Allocation, Cgroup, Check, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Doctor, Exec, Policy, Print,
     Reclaim, RequestOptions, SelectionOptions, SourceOptions, Status,
 };
 pub(crate) use output::Stdout;
-pub(crate) use parse::Task;
+pub(crate) use parse::{Task, refusal};
 pub(crate) use report::report;
 
 use crate::error::Error;

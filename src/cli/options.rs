@@ -70,12 +70,24 @@ pub(crate) enum Command {
     /// Show who holds what
     #[command(override_usage = "gpu-coord status [OPTIONS]", after_help = "Example: gpu-coord status --json")]
     Status(Status),
+    /// Whether this host is set up right, and if not, what to do
+    #[command(override_usage = "gpu-coord doctor [OPTIONS]", after_help = "Example: gpu-coord doctor --flink-conf /opt/flink/conf/config.yaml")]
+    Doctor(Doctor),
     /// Show the devices of this host
     #[command(
         override_usage = "gpu-coord devices [OPTIONS]",
         after_help = "Example: gpu-coord devices --source nvidia-smi"
     )]
     Devices(Devices),
+    /// Say what is wrong with Flink configurations and Kubernetes manifests, before they are deployed
+    #[command(
+        override_usage = "gpu-coord check FILE... [OPTIONS]",
+        help_template = ALLOCATION_HELP,
+        after_help = "Prints FILE:LINE: TEXT for what is wrong, OVER=NAME=COUNT for more than one share of a device,\n\
+                      or OK; status 1 if anything is wrong. FILE: config.yaml or flink-conf.yaml of Flink, or manifests.\n\
+                      Example: gpu-coord check --host /opt/flink/conf/config.yaml"
+    )]
+    Check(Check),
 }
 
 /// Which share of what is shared is given first.
@@ -95,7 +107,9 @@ impl Command {
             Command::DeallocateAll(options) => &options.common,
             Command::Reclaim(options) => &options.common,
             Command::Status(options) => &options.common,
+            Command::Doctor(options) => &options.common,
             Command::Devices(options) => &options.common,
+            Command::Check(options) => &options.common,
         }
     }
 }
@@ -310,12 +324,41 @@ pub(crate) struct Status {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Print JSON, version 1
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Flink's configuration file [default: that below $FLINK_HOME]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) flink_conf: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) file: FileOptions,
+    #[command(flatten)]
+    pub(crate) source: SourceOptions,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Devices {
     /// Print JSON, version 1
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) selection: SelectionOptions,
+    #[command(flatten)]
+    pub(crate) source: SourceOptions,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// They are for this host: look for the script, and whether there are as many units
+    #[arg(long)]
+    pub(crate) host: bool,
     #[command(flatten)]
     pub(crate) source: SourceOptions,
     #[command(flatten)]

@@ -58,6 +58,21 @@ pub(super) fn parse(
     Ok(Task::Run(Box::new(command), configuration.map(|configuration| Box::new(configuration.config))))
 }
 
+/// Why these words would be refused, whatever the environment; `None`: they would not.
+pub(crate) fn refusal(words: &[&str]) -> Option<String> {
+    let refused = arguments::form(words.iter().map(OsString::from).collect()).and_then(|(mut parser, words)| {
+        match parser.try_get_matches_from_mut(&words) {
+            Ok(_) => Ok(None),
+            Err(error) => text_or_error(&error, chosen(&parser, &words)).map(Some),
+        }
+    });
+    match refused {
+        Ok(None) => None,
+        Ok(Some(_)) => Some("prints a text, and no units".to_owned()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
 /// The matches of the command line over those of the environment. Parsed again only if the environment
 /// sets something, since most calls are to end within a millisecond.
 fn with_variables(
@@ -130,7 +145,9 @@ fn options_of(command: &mut Command) -> (&mut Common, Option<&mut SourceOptions>
         Command::DeallocateAll(options) => (&mut options.common, None),
         Command::Reclaim(options) => (&mut options.common, Some(&mut options.source)),
         Command::Status(options) => (&mut options.common, Some(&mut options.source)),
+        Command::Doctor(options) => (&mut options.common, Some(&mut options.source)),
         Command::Devices(options) => (&mut options.common, Some(&mut options.source)),
+        Command::Check(options) => (&mut options.common, Some(&mut options.source)),
     }
 }
 

@@ -18,18 +18,18 @@ const LINE_LIMIT: usize = 2 * 1024;
 
 /// Says how a run ended. Best effort: a stderr that cannot be written changes nothing.
 pub(crate) fn report(
-    outcome: &Result<(), Error>,
+    outcome: &Result<Exit, Error>,
     notes: &Notes,
     is_verbose: bool,
     deadline: Deadline,
 ) -> Exit {
     let text = text(outcome, notes, is_verbose);
     let _ = output::write_all(std::io::stderr().as_fd(), text.as_bytes(), deadline);
-    outcome.as_ref().map_or_else(Error::exit, |()| Exit::Success)
+    outcome.as_ref().map_or_else(Error::exit, |exit| *exit)
 }
 
 /// With an error, its line comes last, and no warning: a warning speaks of an answer.
-fn text(outcome: &Result<(), Error>, notes: &Notes, is_verbose: bool) -> String {
+fn text(outcome: &Result<Exit, Error>, notes: &Notes, is_verbose: bool) -> String {
     let warnings = notes.warnings.iter().filter(|_| outcome.is_ok()).map(|line| format!("warning: {line}"));
     let details = notes.details.iter().filter(|_| is_verbose).cloned();
     let mut text = bounded(warnings.chain(details));

@@ -39,7 +39,7 @@ fn as_json(
     let mut fields = Map::new();
     fields.insert("source".to_owned(), json!(inventory.source));
     fields.insert("devices".to_owned(), json!(devices));
-    json::document(&context.host, inventory, fields, notes)
+    json::document(&context.host, Some(inventory), fields, notes)
 }
 
 fn as_table(inventory: &Inventory, selection: &Selection, shown: &[(usize, &Device)]) -> String {

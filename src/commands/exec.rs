@@ -14,6 +14,7 @@ use super::{Context, answer};
 use crate::assignment::Owner;
 use crate::cli::{self, Exec, GRANT, Print};
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::host::account::{Account, Entry};
 use crate::host::{execute, owner};
 use crate::inventory::{Source, Vendor};
@@ -144,7 +145,7 @@ impl<'a> Becoming<'a> {
     /// Returns only if it fails.
     fn become_it(&self, notes: &Notes) -> Result<Infallible, Error> {
         let common = &self.options.request.common;
-        cli::report(&Ok(()), notes, common.verbose, self.context.deadline);
+        cli::report(&Ok(Exit::Success), notes, common.verbose, self.context.deadline);
         let cannot = |source: io::Error| Error::Run { path: self.path.clone(), source };
         let mut command = Command::new(&self.path);
         command.arg0(&self.options.command[0]).args(&self.options.command[1..]);

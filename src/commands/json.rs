@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 /// What both `status` and `devices` begin and end with; `fields` goes between.
 pub(super) fn document(
     host: &Host,
-    inventory: &Inventory,
+    inventory: Option<&Inventory>,
     fields: Map<String, Value>,
     notes: &Notes,
 ) -> String {
@@ -28,13 +28,13 @@ pub(super) fn document(
 }
 
 /// Name and kernel are those of the machine that this runs on, also below another host root.
-fn describe(host: &Host, inventory: &Inventory) -> Value {
+fn describe(host: &Host, inventory: Option<&Inventory>) -> Value {
     json!({
         "name": System::host_name().ok(),
         "kernel": System::kernel_version().ok(),
         "boot_id": host.boot_id(),
         "pid_namespace": host.pid_namespace(),
-        "driver_version": inventory.driver_version,
+        "driver_version": inventory.and_then(|inventory| inventory.driver_version.as_ref()),
     })
 }
 

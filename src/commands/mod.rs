@@ -4,9 +4,11 @@
 
 mod allocate;
 mod answer;
+mod check;
 mod choice;
 mod deallocate_all;
 mod devices;
+mod doctor;
 mod eligible;
 mod exec;
 mod grant;
@@ -32,6 +34,7 @@ use crate::config::Config;
 use crate::coordination::place;
 use crate::device::Inventory;
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
 use crate::host::owner::Form;
@@ -56,10 +59,11 @@ pub(crate) fn run(
     stdout: &Stdout,
     deadline: Deadline,
     notes: &mut Notes,
-) -> Result<(), Error> {
+) -> Result<Exit, Error> {
     let host = Host::new(&command.common().root);
     let context = Context { host, config, surroundings, stdout, deadline };
-    match command {
+    let done = match command {
+        Command::Doctor(options) => return doctor::run(&context, options, notes),
         Command::Discover(options) => match surroundings.grant.as_deref().filter(|_| !options.more) {
             Some(grant) => taken::run(&context, grant, &options.allocation, notes),
             None => allocate::run(&context, Form::Discover, &options.allocation, notes),
@@ -70,7 +74,9 @@ pub(crate) fn run(
         Command::Reclaim(options) => reclaim::run(&context, options, notes),
         Command::Status(options) => status::run(&context, options, notes),
         Command::Devices(options) => devices::run(&context, options, notes),
-    }
+        Command::Check(options) => check::run(&context, options, notes),
+    };
+    done.map(|()| Exit::Success)
 }
 
 impl Context<'_> {

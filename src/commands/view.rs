@@ -71,7 +71,7 @@ impl View<'_> {
         fields.insert("elsewhere".to_owned(), elsewhere.collect());
         fields.insert("namespaces".to_owned(), self.namespaces());
         fields.insert("waiters".to_owned(), waiters.collect());
-        json::document(self.host, self.inventory, fields, notes)
+        json::document(self.host, Some(self.inventory), fields, notes)
     }
 
     /// What each namespace holds of each resource, and its quota.

@@ -2,7 +2,8 @@
 //!
 //! Its format is that of NVIDIA's Kubernetes device plugin, version v1, so that one file serves both: `flags.migStrategy`
 //! and `sharing` mean the same here, what else the plugin knows means nothing here and is only named, and what it
-//! does not know is an error. What is ours alone lies below the key `gpu-coord`.
+//! does not know is an error. What is ours alone lies below the key `gpu-coord`. Without a version it is v1, as it is
+//! to the plugin.
 //!
 //! Source of the format: README of the device plugin, "Configuration", "Shared Access to GPUs".
 
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use crate::nearest::nearest;
 use yaml::{Keys, Node, Problem, documents};
 
-pub(crate) use own::{Quota, Whose};
+pub(crate) use own::{Preset, Quota, Whose};
 pub(crate) use sharing::{Devices, SharedResource, Sharing, Way};
 
 /// What of MIG instances is offered, and under which name.
@@ -51,12 +52,13 @@ pub(crate) struct Config {
     pub(crate) sharing: Option<Sharing>,
     pub(crate) quotas: Vec<Quota>,
     pub(crate) mps: MpsDirectories,
-    /// Defaults of options, by their names without `--`.
-    pub(crate) options: Vec<(String, String)>,
+    pub(crate) options: Vec<Preset>,
     /// Keys of the plugin that mean nothing here.
     pub(crate) ignored: Vec<String>,
 }
 
+/// Of a resource's name, with its domain.
+const LONGEST_NAME: usize = 63;
 /// Keys of the plugin that say how it itself works.
 const OF_THE_PLUGIN: [&str; 3] = ["resources", "imex", "health"];
 
@@ -103,7 +105,9 @@ fn of_config_map(data: Node<'_, '_>, key: Option<&str>) -> Result<Config, Proble
 
 fn config(root: Node<'_, '_>) -> Result<Config, Problem> {
     let mut keys = root.keys("a configuration")?;
-    check_version(keys.take("version"), root)?;
+    if let Some(version) = keys.take("version").filter(|version| version.text().as_deref() != Some("v1")) {
+        return Err(version.problem("version takes v1"));
+    }
     let mut config = Config::default();
     if let Some(flags) = keys.take("flags") {
         read_flags(flags, &mut config)?;
@@ -119,18 +123,10 @@ fn config(root: Node<'_, '_>) -> Result<Config, Problem> {
     Ok(config)
 }
 
-fn check_version(version: Option<Node<'_, '_>>, root: Node<'_, '_>) -> Result<(), Problem> {
-    match version {
-        Some(node) if node.text().as_deref() == Some("v1") => Ok(()),
-        Some(node) => Err(node.problem("version takes v1")),
-        None if root.is_null() => Ok(()),
-        None => Err(root.problem("`version: v1` is missing")),
-    }
-}
-
 fn read_flags(flags: Node<'_, '_>, config: &mut Config) -> Result<(), Problem> {
     for (name, key, value) in flags.entries().ok_or_else(|| flags.problem("flags takes keys with values"))? {
         match name.as_str() {
+            "migStrategy" if value.is_null() => {}
             "migStrategy" => config.mig = Some(mig_strategy(value)?),
             "failOnInitError"
             | "mpsRoot"
@@ -158,6 +154,22 @@ fn mig_strategy(node: Node<'_, '_>) -> Result<MigStrategy, Problem> {
         Some("mixed") => Ok(MigStrategy::Mixed),
         _ => Err(node.problem("migStrategy takes none, single or mixed")),
     }
+}
+
+/// The name of a resource as the plugin takes it: of letters that a domain may have, and without a domain NVIDIA's.
+fn resource_name(text: &str, node: Node<'_, '_>) -> Result<String, Problem> {
+    let name = if text.contains('/') { text.to_owned() } else { format!("nvidia.com/{text}") };
+    let is_of_domain = |part: &str| {
+        let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        part.bytes().all(is_fit) && !part.is_empty() && !part.starts_with(['-', '.']) && !part.ends_with(['-', '.'])
+    };
+    if name.split('/').count() == 2 && name.split('/').all(is_of_domain) && name.len() <= LONGEST_NAME {
+        return Ok(name);
+    }
+    Err(node.problem(format!(
+        "`{text}` is no name of a resource, such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most \
+         {LONGEST_NAME} of them"
+    )))
 }
 
 fn unknown(name: &str, key: Node<'_, '_>, known: &[&str]) -> Problem {

@@ -1,7 +1,9 @@
 //! What is below the key `gpu-coord`, which the plugin does not know.
 
+use std::path::PathBuf;
+
 use super::yaml::{Node, Problem};
-use super::{Config, MpsDirectories, end};
+use super::{Config, MpsDirectories, end, resource_name};
 
 /// Whose units are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +20,15 @@ pub(crate) struct Quota {
     pub(crate) whose: Whose,
     pub(crate) resource: String,
     pub(crate) limit: u64,
+}
+
+/// An option as it is if nobody says otherwise, by its name without `--`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Preset {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    /// Line and column of the name.
+    pub(crate) place: (usize, usize),
 }
 
 pub(super) fn parse(node: Node<'_, '_>, config: &mut Config) -> Result<(), Problem> {
@@ -37,20 +48,22 @@ pub(super) fn parse(node: Node<'_, '_>, config: &mut Config) -> Result<(), Probl
 /// `team-a: {nvidia.com/gpu: 2}`, `user:flink: {...}`
 fn parse_quotas(node: Node<'_, '_>) -> Result<Vec<Quota>, Problem> {
     let mut quotas = Vec::new();
-    for (name, _, limits) in
+    for (name, key, limits) in
         node.entries().ok_or_else(|| node.problem("quotas takes namespaces with limits"))?
     {
         let whose = match name.strip_prefix("user:") {
+            Some("") => return Err(key.problem("`user:` takes the name or the number of a user")),
             Some(user) => Whose::User(user.to_owned()),
             None => Whose::Namespace(name.clone()),
         };
         let entries = limits.entries();
-        for (resource, _, limit) in
+        for (resource, key, limit) in
             entries.ok_or_else(|| limits.problem("a quota takes resources with limits"))?
         {
             let number = limit.integer().and_then(|number| u64::try_from(number).ok());
             let number = number
                 .ok_or_else(|| limit.problem(format!("the limit of {resource} takes a whole number")))?;
+            let resource = resource_name(&resource, key)?;
             quotas.push(Quota { whose: whose.clone(), resource, limit: number });
         }
     }
@@ -58,11 +71,11 @@ fn parse_quotas(node: Node<'_, '_>) -> Result<Vec<Quota>, Problem> {
 }
 
 /// Whether there is such an option is not known here.
-fn parse_options(node: Node<'_, '_>) -> Result<Vec<(String, String)>, Problem> {
+fn parse_options(node: Node<'_, '_>) -> Result<Vec<Preset>, Problem> {
     let entries = node.entries().ok_or_else(|| node.problem("options takes options with values"))?;
-    let option = |(name, _, value): (String, Node<'_, '_>, Node<'_, '_>)| {
+    let option = |(name, key, value): (String, Node<'_, '_>, Node<'_, '_>)| {
         let value = value.string(&name)?;
-        Ok((name, value))
+        Ok(Preset { name, value, place: key.place() })
     };
     entries.into_iter().map(option).collect()
 }
@@ -71,11 +84,17 @@ fn parse_mps(node: Node<'_, '_>) -> Result<MpsDirectories, Problem> {
     let mut keys = node.keys("mps")?;
     let mut directories = MpsDirectories::default();
     if let Some(pipe) = keys.take("pipe-directory") {
-        directories.pipe = pipe.string("pipe-directory")?.into();
+        directories.pipe = directory("pipe-directory", pipe)?;
     }
     if let Some(log) = keys.take("log-directory") {
-        directories.log = log.string("log-directory")?.into();
+        directories.log = directory("log-directory", log)?;
     }
     end(keys)?;
     Ok(directories)
+}
+
+/// A client runs in another directory than the daemon.
+fn directory(what: &str, node: Node<'_, '_>) -> Result<PathBuf, Problem> {
+    let path = node.text().map(PathBuf::from).filter(|path| path.is_absolute());
+    path.ok_or_else(|| node.problem(format!("{what} takes an absolute path")))
 }

@@ -1,7 +1,7 @@
 //! `sharing`: which resources are given to several owners at once.
 
-use super::end;
 use super::yaml::{Node, Problem};
+use super::{end, resource_name};
 
 /// How a device is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,9 @@ fn of_way(way: Way, node: Node<'_, '_>) -> Result<Sharing, Problem> {
         keys.take("resources").ok_or_else(|| node.problem("`resources` is missing: what is to be shared"))?;
     end(keys)?;
     let items = list.sequence().ok_or_else(|| list.problem("resources takes a list"))?;
+    if items.is_empty() {
+        return Err(list.problem("resources is empty: what is to be shared"));
+    }
     let resources: Vec<SharedResource> =
         items.into_iter().map(|item| resource(item, renames)).collect::<Result<_, _>>()?;
     if let Some(twice) =
@@ -76,25 +79,22 @@ fn of_way(way: Way, node: Node<'_, '_>) -> Result<Sharing, Problem> {
 
 fn resource(node: Node<'_, '_>, renames: bool) -> Result<SharedResource, Problem> {
     let mut keys = node.keys("a resource")?;
-    let name = keys.take("name").ok_or_else(|| node.problem("`name` is missing"))?.string("name")?;
-    let name = qualified(&name);
+    let name = named("name", keys.take("name").ok_or_else(|| node.problem("`name` is missing"))?)?;
     let count =
         keys.take("replicas").ok_or_else(|| node.problem(format!("`replicas` of {name} is missing")))?;
     let replicas = count.integer().filter(|count| (2..=MOST_REPLICAS).contains(count));
     let replicas = replicas.and_then(|count| u32::try_from(count).ok());
     let replicas = replicas
         .ok_or_else(|| count.problem(format!("replicas takes a number from 2 to {MOST_REPLICAS}")))?;
-    let rename =
-        keys.take("rename").map(|node| node.string("rename")).transpose()?.map(|name| qualified(&name));
+    let rename = keys.take("rename").map(|node| named("rename", node)).transpose()?;
     let rename = rename.or_else(|| renames.then(|| format!("{name}.shared")));
     let devices = keys.take("devices").map_or(Ok(Devices::All), devices)?;
     end(keys)?;
     Ok(SharedResource { name, replicas, rename, devices })
 }
 
-/// A name without a domain is NVIDIA's.
-fn qualified(name: &str) -> String {
-    if name.contains('/') { name.to_owned() } else { format!("nvidia.com/{name}") }
+fn named(key: &str, node: Node<'_, '_>) -> Result<String, Problem> {
+    resource_name(&node.string(key)?, node)
 }
 
 fn devices(node: Node<'_, '_>) -> Result<Devices, Problem> {

@@ -52,6 +52,13 @@ impl Host {
         self.boot_began()?.checked_add(since)
     }
 
+    /// How far the two clocks are apart that tell when the boot began.
+    pub(crate) fn clocks_apart(&self) -> Option<Duration> {
+        let seconds = parse_btime(&file::read_text(self.proc("stat")).ok()?)?;
+        let btime = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
+        btime.duration_since(self.boot_began()?).ok()
+    }
+
     fn read_boot_id(&self) -> Option<String> {
         let path = Path::new("proc/sys/kernel/random/boot_id");
         let is_covered = self.mounts()?.list.iter().any(|mount| mount.point.ends_with(path));

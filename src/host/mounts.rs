@@ -157,6 +157,13 @@ impl Host {
         mounts.is_some_and(|(mounts, path)| mounts.is_private(&path, || self.mounts_of("1")))
     }
 
+    /// The option of `/proc` that hides processes from others than root, `hidepid=2`.
+    pub(crate) fn hides_processes(&self) -> Option<&str> {
+        let proc = self.mounts()?.covering(Path::new("/proc")).filter(|mount| mount.kind == "proc")?;
+        let hides = proc.options.split(',').find(|option| option.starts_with("hidepid="))?;
+        (!matches!(hides, "hidepid=0" | "hidepid=off")).then_some(hides)
+    }
+
     fn mounts_of(&self, process: &str) -> Option<Mounts> {
         file::read(self.proc(process).join("mountinfo")).ok().map(|mountinfo| parse(&mountinfo))
     }

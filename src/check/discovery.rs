@@ -1,0 +1,161 @@
+//! The discovery script of Flink's GPU driver, and what it is called with.
+//!
+//! The driver calls `PATH AMOUNT ARGS` as one text that Java divides at blanks: there is no shell and no quoting, so
+//! that quotes reach the script and a path with a blank leads nowhere.
+//!
+//! Source: Flink, `GPUDriver`.
+
+use std::path::Path;
+
+use super::{Finding, Rules};
+use crate::nearest::nearest;
+
+/// Flink's own, where no path is set.
+const STOCK: &str = "plugins/external-resource-gpu/nvidia-gpu-discovery.sh";
+/// All that it knows. It passes over any other word.
+const OF_STOCK: [&str; 2] = ["--enable-coordination-mode", "--coordination-file"];
+
+/// One call, as it is configured; each text with its line.
+pub(super) struct Script<'a> {
+    /// The key of the path.
+    pub(super) key: String,
+    /// The resource, as Flink calls it.
+    pub(super) name: &'a str,
+    pub(super) amount: (u128, usize),
+    pub(super) path: Option<(String, usize)>,
+    pub(super) args: Option<(String, usize)>,
+    /// Whether there are more GPUs to be seen than this TaskManager's.
+    pub(super) sees_the_host: bool,
+}
+
+/// Which program it is, as far as its name tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    GpuCoord,
+    /// Flink's own script.
+    Stock,
+    Other,
+}
+
+impl Script<'_> {
+    pub(super) fn check(&self, rules: &Rules<'_>) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let program = self.program(rules, &mut findings);
+        if let Some((args, line)) = &self.args {
+            let words: Vec<&str> = args.split_ascii_whitespace().collect();
+            match unquoted(args, &words) {
+                Some(text) => findings.push(Finding::new(*line, text)),
+                None => findings.extend(self.words(program, &words, *line, rules)),
+            }
+        }
+        self.units(program, rules, &mut findings);
+        findings
+    }
+
+    fn program(&self, rules: &Rules<'_>, findings: &mut Vec<Finding>) -> Program {
+        let Some((path, line)) = &self.path else {
+            if self.sees_the_host {
+                let text = format!("`{}` is missing: Flink runs its own script, {STOCK}, and not gpu-coord", self.key);
+                findings.push(Finding::new(self.amount.1, text));
+            }
+            return Program::Stock;
+        };
+        let mut say = |text| findings.push(Finding::new(*line, text));
+        if path.contains(char::is_whitespace) {
+            say(format!("the path `{path}` has a blank, at which Flink divides it; name the script by another path"));
+        } else if !path.starts_with('/') {
+            say(format!("the path `{path}` is not absolute: Flink looks for it below FLINK_HOME"));
+        } else if let Some(host) = rules.host.as_ref().filter(|_| self.sees_the_host) {
+            match (host.executable)(Path::new(path)) {
+                Ok(resolved) => return program(&resolved),
+                Err(problem) => say(format!("the script {path} {problem} on this host")),
+            }
+        }
+        program(Path::new(path))
+    }
+
+    /// What the program makes of words that reach it as they are written.
+    fn words(&self, program: Program, words: &[&str], line: usize, rules: &Rules<'_>) -> Vec<Finding> {
+        match program {
+            Program::GpuCoord => {
+                let amount = self.amount.0.to_string();
+                let call: Vec<&str> = [amount.as_str()].into_iter().chain(words.iter().copied()).collect();
+                (rules.refusal)(&call).map(|text| Finding::new(line, text)).into_iter().collect()
+            }
+            Program::Stock => passed_over(words).map(|text| Finding::new(line, text)).collect(),
+            Program::Other => {
+                let known = words.iter().filter(|word| **word == "--enable-coordination");
+                known.map(|_| Finding::new(line, documented())).collect()
+            }
+        }
+    }
+
+    /// Of which resource, and whether they can be had.
+    fn units(&self, program: Program, rules: &Rules<'_>, findings: &mut Vec<Finding>) {
+        let (amount, line) = self.amount;
+        let asked = self.resource().filter(|_| program == Program::GpuCoord);
+        if program == Program::GpuCoord {
+            let resource = asked.as_deref().unwrap_or("nvidia.com/gpu");
+            findings.extend(rules.over(line, &format!("`{}`", self.name), resource, amount));
+        }
+        let Some(host) = rules.host.as_ref().filter(|_| self.sees_the_host) else { return };
+        let offered = (host.offered)(asked.as_deref());
+        if amount > offered as u128 {
+            let of = asked.map(|resource| format!(" of {resource}")).unwrap_or_default();
+            let text = format!("`{}` asks for {amount} units{of}, and this host has {offered}", self.name);
+            findings.push(Finding::new(line, text));
+        }
+    }
+
+    /// What `--resource` says.
+    fn resource(&self) -> Option<String> {
+        let mut words = self.args.as_ref()?.0.split_ascii_whitespace();
+        words.find_map(|word| word.strip_prefix("--resource=").map(str::to_owned)).or_else(|| {
+            let mut words = self.args.as_ref()?.0.split_ascii_whitespace();
+            words.find(|word| *word == "--resource")?;
+            words.next().map(str::to_owned)
+        })
+    }
+}
+
+fn program(path: &Path) -> Program {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.starts_with("gpu-coord") {
+        Program::GpuCoord
+    } else if STOCK.ends_with(name.as_ref()) {
+        Program::Stock
+    } else {
+        Program::Other
+    }
+}
+
+/// What a shell would do, and Flink does not.
+fn unquoted(args: &str, words: &[&str]) -> Option<String> {
+    if args.contains(['"', '\'', '\\']) {
+        let shown: Vec<String> = words.iter().map(|word| format!("[{word}]")).collect();
+        return Some(format!(
+            "Flink divides args at blanks and keeps quotes, so that the words are {}; set what has a blank by an \
+             environment variable, such as GPU_COORD_COORDINATION_FILE",
+            shown.concat()
+        ));
+    }
+    let expanded = words.iter().find(|word| word.contains(['$', '`', '*']) || word.starts_with('~'))?;
+    Some(format!("`{expanded}` reaches the script as it is written: Flink starts it without a shell"))
+}
+
+/// Words that Flink's own script does not know.
+fn passed_over<'a>(words: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
+    let is_value = |at: usize| at > 0 && words[at - 1] == OF_STOCK[1];
+    let unknown = words.iter().enumerate().filter(move |(at, word)| !OF_STOCK.contains(word) && !is_value(*at));
+    unknown.map(|(_, word)| match (*word, nearest(word, OF_STOCK.into_iter())) {
+        ("--enable-coordination", _) => documented(),
+        (_, Some(near)) => format!("Flink's own script passes over `{word}`; did you mean `{near}`?"),
+        (_, None) => format!("Flink's own script passes over `{word}`"),
+    })
+}
+
+fn documented() -> String {
+    "Flink's own script passes over `--enable-coordination`, though Flink's documentation says so, and coordinates \
+     nothing; write `--enable-coordination-mode`"
+        .to_owned()
+}

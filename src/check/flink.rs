@@ -1,0 +1,221 @@
+//! The external resources of a Flink configuration.
+//!
+//! Flink warns of none of these mistakes where anybody looks: the TaskManager starts, advertises its GPUs, and its
+//! jobs are told of none (or of the same ones as the next TaskManager's).
+//!
+//! Source: Flink, `ExternalResourceUtils`, `ExternalResourceOptions`, and its page "External Resources".
+
+use std::collections::BTreeSet;
+
+use super::settings::{Setting, Value};
+use super::{Finding, Rules, discovery, names};
+use crate::nearest::nearest;
+
+const LIST: &str = "external-resources";
+const PREFIX: &str = "external-resource";
+const FACTORY: &str = "org.apache.flink.externalresource.gpu.GPUDriverFactory";
+/// What can be set of a resource; and `param.` with anything.
+const OPTIONS: [&str; 4] = ["amount", "driver-factory.class", "kubernetes.config-key", "yarn.config-key"];
+const PATH: &str = "param.discovery-script.path";
+const ARGS: &str = "param.discovery-script.args";
+
+/// What starts the TaskManagers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deployment {
+    /// Nothing says it: most likely a standalone cluster.
+    Unknown,
+    /// The Kubernetes operator: a pod each, which sees no GPU but its own.
+    Operator,
+}
+
+/// The settings, looked at together.
+struct Flink<'a> {
+    settings: &'a [Setting],
+    deployment: Deployment,
+    rules: &'a Rules<'a>,
+    findings: Vec<Finding>,
+}
+
+pub(super) fn check(settings: &[Setting], deployment: Deployment, rules: &Rules<'_>) -> Vec<Finding> {
+    let mut flink = Flink { settings, deployment, rules, findings: Vec::new() };
+    let (line, names) = flink.names();
+    flink.keys(&names);
+    for name in &names {
+        flink.resource(name, line);
+    }
+    flink.findings
+}
+
+impl<'a> Flink<'a> {
+    fn say(&mut self, line: usize, text: impl Into<String>) {
+        self.findings.push(Finding::new(line, text));
+    }
+
+    /// Where a key is set twice the last one holds.
+    fn get(&self, key: &str) -> Option<&'a Setting> {
+        self.settings.iter().rfind(|setting| setting.key == key)
+    }
+
+    fn of(&self, name: &str, option: &str) -> Option<&'a Setting> {
+        self.get(&format!("{PREFIX}.{name}.{option}"))
+    }
+
+    /// The resources that are in force, and where they are listed.
+    fn names(&mut self) -> (usize, Vec<String>) {
+        let Some(list) = self.get(LIST) else { return (1, Vec::new()) };
+        let items = match &list.value {
+            Value::List(items) => items.clone(),
+            Value::Text(text) => text.split(';').map(str::to_owned).collect(),
+        };
+        let mut names = Vec::new();
+        for name in items.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+            if name.contains(',') {
+                self.say(list.line, format!("{LIST} is divided at `;`, so that `{name}` is one resource"));
+            } else if name != "none" && !names.iter().any(|other| other == name) {
+                names.push(name.to_owned());
+            }
+        }
+        (list.line, names)
+    }
+
+    /// Keys that are passed over.
+    fn keys(&mut self, names: &[String]) {
+        let mut told = BTreeSet::new();
+        for setting in self.settings {
+            let Setting { key, line, .. } = setting;
+            let again = self.settings.iter().rfind(|other| other.key == *key);
+            if let Some(last) = again.filter(|last| last.line > *line && key.starts_with(PREFIX)) {
+                self.say(*line, format!("`{key}` is set again in line {}, which holds", last.line));
+            }
+            let (first, rest) = key.split_once('.').unwrap_or((key, ""));
+            match rest {
+                "" if key != LIST && is_near(key, LIST) => {
+                    self.say(*line, format!("Flink has no `{key}`; did you mean `{LIST}`?"));
+                }
+                "" => {}
+                rest if first == PREFIX => self.option(rest, *line, names, &mut told),
+                rest if is_near(first, PREFIX) => {
+                    self.say(*line, format!("Flink has no `{key}`; did you mean `{PREFIX}.{rest}`?"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// `rest`: `gpu.amount`. `told`: the resources of which it was said that they are not in force.
+    fn option(&mut self, rest: &str, line: usize, names: &[String], told: &mut BTreeSet<String>) {
+        let of = |name: &str| rest.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
+        let listed = names.iter().find_map(|name| Some((name.as_str(), of(name)?)));
+        let Some((name, option)) = listed.or_else(|| rest.split_once('.')) else {
+            return self.say(line, format!("`{PREFIX}.{rest}` names no option of a resource, such as {PREFIX}.gpu.amount"));
+        };
+        if listed.is_none() && told.insert(name.to_owned()) {
+            let near = nearest(name, names.iter().map(String::as_str));
+            let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            self.say(line, format!("{LIST} does not name `{name}`, so that what is set of it is passed over{hint}"));
+        }
+        let is_param = option.starts_with("param.");
+        if is_param && self.is_gpu(name) && option != PATH && option != ARGS {
+            let text = wrong_option(name, option, [PATH, ARGS].into_iter());
+            self.say(line, text);
+        } else if !is_param && !OPTIONS.contains(&option) {
+            let text = wrong_option(name, option, OPTIONS.into_iter().chain([PATH, ARGS]));
+            self.say(line, text);
+        }
+    }
+
+    /// One that is in force; `listed`: where.
+    fn resource(&mut self, name: &str, listed: usize) {
+        let amount = self.amount(name, listed);
+        self.factory(name, listed);
+        self.config_key(name, amount, listed);
+        if self.is_gpu(name)
+            && let Some((amount, line)) = amount
+        {
+            self.script(name, amount, line);
+        }
+    }
+
+    fn amount(&mut self, name: &str, listed: usize) -> Option<(u128, usize)> {
+        let Some(setting) = self.of(name, "amount") else {
+            self.say(listed, format!("`{PREFIX}.{name}.amount` is missing: Flink passes over `{name}`"));
+            return None;
+        };
+        let text = setting.value.text();
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        // More digits than a `u128` has are more than Flink takes, too.
+        let amount = is_number.then(|| text.parse().unwrap_or(u128::MAX)).filter(|amount| *amount > 0);
+        if amount.is_none() {
+            self.say(setting.line, format!("the amount of `{name}` cannot be `{text}`: Flink takes a whole number above 0"));
+        }
+        amount.map(|amount| (amount, setting.line))
+    }
+
+    fn factory(&mut self, name: &str, listed: usize) {
+        let Some(setting) = self.of(name, "driver-factory.class") else {
+            let key = format!("{PREFIX}.{name}.driver-factory.class");
+            let hint = if self.is_gpu(name) { format!("; for GPUs it is {FACTORY}") } else { String::new() };
+            return self.say(listed, format!("`{key}` is missing: no driver is asked, and jobs are told of no {name}{hint}"));
+        };
+        let class = setting.value.text();
+        if class != FACTORY && is_near_factory(&class) {
+            self.say(setting.line, format!("`{class}` is no driver factory of Flink; did you mean `{FACTORY}`?"));
+        }
+    }
+
+    /// Whether the driver is Flink's for GPUs, or is meant to be.
+    fn is_gpu(&self, name: &str) -> bool {
+        match self.of(name, "driver-factory.class") {
+            Some(setting) => is_near_factory(&setting.value.text()),
+            None => name.to_lowercase().contains("gpu") || self.of(name, PATH).or(self.of(name, ARGS)).is_some(),
+        }
+    }
+
+    fn config_key(&mut self, name: &str, amount: Option<(u128, usize)>, listed: usize) {
+        let Some(setting) = self.of(name, "kubernetes.config-key") else {
+            if self.deployment == Deployment::Operator {
+                let key = format!("{PREFIX}.{name}.kubernetes.config-key");
+                self.say(listed, format!("`{key}` is missing: the pods of the TaskManagers ask for no {name}"));
+            }
+            return;
+        };
+        let resource = setting.value.text();
+        if let Some(mistake) = names::mistake(&resource, &self.rules.known()) {
+            self.say(setting.line, mistake);
+        }
+        let Some((amount, line)) = amount else { return };
+        self.findings.extend(self.rules.over(line, &format!("`{name}`"), &resource, amount));
+    }
+
+    fn script(&mut self, name: &str, amount: u128, line: usize) {
+        let path = self.of(name, PATH);
+        let script = discovery::Script {
+            key: format!("{PREFIX}.{name}.{PATH}"),
+            name,
+            amount: (amount, line),
+            path: path.map(|setting| (setting.value.text(), setting.line)),
+            args: self.of(name, ARGS).map(|setting| (setting.value.text(), setting.line)),
+            sees_the_host: self.deployment == Deployment::Unknown,
+        };
+        self.findings.extend(script.check(self.rules));
+    }
+}
+
+fn is_near(word: &str, other: &str) -> bool {
+    nearest(word, [other].into_iter()).is_some()
+}
+
+/// Another resource's factory (`...fpga.FPGADriverFactory`) is near to that of GPUs, and meant as it is.
+fn is_near_factory(class: &str) -> bool {
+    let lower = class.to_lowercase();
+    let is_bare = !class.contains('.') && is_near(class, "GPUDriverFactory");
+    class == FACTORY || (lower.contains("gpu") && (is_bare || is_near(class, FACTORY)))
+}
+
+fn wrong_option(name: &str, option: &str, known: impl Iterator<Item = &'static str>) -> String {
+    let hint = match nearest(option, known) {
+        Some(near) => format!("; did you mean `{PREFIX}.{name}.{near}`?"),
+        None => String::new(),
+    };
+    format!("Flink has no `{PREFIX}.{name}.{option}`{hint}")
+}

@@ -1,0 +1,78 @@
+//! A Kubernetes manifest, of whatever kind: pods and Flink configurations are found where they lie.
+//!
+//! A pod is a map with `containers`, so that what has a pod within (a Deployment, a CronJob, a List, the FlinkDeployment
+//! of Flink's operator, a resource of any other operator) needs no rule of its own.
+
+use super::{Finding, Rules, flink, legacy, pod, settings, yaml};
+use crate::config::yaml::{Entry, Node, Problem};
+
+/// The keys of a ConfigMap under which Flink is given its configuration.
+const LEGACY: &str = "flink-conf.yaml";
+const STANDARD: &str = "config.yaml";
+
+pub(super) fn check(root: Node<'_, '_>, rules: &Rules<'_>) -> Result<Vec<Finding>, Problem> {
+    let mut findings = Vec::new();
+    walk(root, "", rules, &mut findings)?;
+    Ok(findings)
+}
+
+/// `within`: the object that it is a part of, as messages name it.
+fn walk(
+    node: Node<'_, '_>,
+    within: &str,
+    rules: &Rules<'_>,
+    findings: &mut Vec<Finding>,
+) -> Result<(), Problem> {
+    if let Some(items) = node.sequence() {
+        return items.into_iter().try_for_each(|item| walk(item, within, rules, findings));
+    }
+    if node.is_null() || node.text().is_some() {
+        return Ok(());
+    }
+    let entries = node.merged().ok_or_else(|| {
+        node.problem("cannot be read here: a key that is no text, or a tag that says what its value is not")
+    })?;
+    let within = object(&entries).unwrap_or_else(|| within.to_owned());
+    findings.extend(pod::check(&entries, &within, rules)?);
+    if within.starts_with("ConfigMap") {
+        findings.extend(config_map(&entries, rules)?);
+    }
+    for (name, _, value) in &entries {
+        if name == "flinkConfiguration" && value.entries().is_some() {
+            let settings = settings::nested(*value)?;
+            findings.extend(flink::check(&settings, flink::Deployment::Operator, rules));
+        }
+        walk(*value, &within, rules, findings)?;
+    }
+    Ok(())
+}
+
+pub(super) fn get<'a, 'input>(entries: &[Entry<'a, 'input>], key: &str) -> Option<Node<'a, 'input>> {
+    entries.iter().find(|(name, ..)| name == key).map(|(_, _, value)| *value)
+}
+
+/// `Deployment trainer`, of a map that is an object.
+fn object(entries: &[Entry<'_, '_>]) -> Option<String> {
+    let kind = get(entries, "kind").and_then(Node::text)?;
+    let name = get(entries, "metadata").and_then(|metadata| metadata.get("name")).and_then(Node::text);
+    Some(format!("{kind} {}", name.unwrap_or_else(|| "without a name".to_owned())))
+}
+
+/// A standalone cluster on Kubernetes has its configuration there.
+fn config_map(entries: &[Entry<'_, '_>], rules: &Rules<'_>) -> Result<Vec<Finding>, Problem> {
+    let Some(data) = get(entries, "data").and_then(Node::entries) else { return Ok(Vec::new()) };
+    let mut findings = Vec::new();
+    for (name, _, value) in data {
+        let Some(text) = value.text() else { continue };
+        // The lines of a block begin one below its key.
+        let above = if text.contains('\n') { value.line() } else { value.line() - 1 };
+        let found = match name.as_str() {
+            LEGACY => legacy(&text, rules),
+            STANDARD => yaml(&text, rules)
+                .map_err(|problem| Problem { line: problem.line + above, ..problem })?,
+            _ => continue,
+        };
+        findings.extend(found.into_iter().map(|it| Finding { line: it.line + above, ..it }));
+    }
+    Ok(findings)
+}

@@ -1,0 +1,125 @@
+//! The completions of bash, fish and zsh.
+//!
+//! clap_complete knows commands and no numbers, so the bare form is given to it as a command that is called
+//! `1`, and the pattern that looks for it is widened to every number.
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command, CommandFactory, ValueHint};
+use clap_complete::{Shell, generate};
+
+use super::{forms, options};
+use crate::cli::options::Cli;
+
+/// What stands for every AMOUNT, and is offered as the first word.
+const ONE: &str = "1";
+
+/// Offered for options that take more than these.
+const VALUES: [(&str, &[&str]); 2] = [
+    (
+        "source",
+        &["auto", "nvml", "nvidia-smi", "procfs", "sysfs", "amd-smi", "rocm-smi", "file:", "simulated:"],
+    ),
+    ("vendor", &["nvidia", "amd"]),
+];
+
+pub(super) fn files() -> Vec<(String, String)> {
+    let file = |(shell, name, numbers): (Shell, &str, fn(String) -> String)| {
+        (format!("completions/{name}"), numbers(generated(shell)))
+    };
+    [
+        (Shell::Bash, "gpu-coord.bash", bash as fn(String) -> String),
+        (Shell::Fish, "gpu-coord.fish", fish),
+        (Shell::Zsh, "_gpu-coord", zsh),
+    ]
+    .map(file)
+    .into()
+}
+
+fn generated(shell: Shell) -> String {
+    let mut text = Vec::new();
+    generate(shell, &mut command(), "gpu-coord", &mut text);
+    let text = String::from_utf8(text).unwrap();
+    // A blank at the end of a line is nothing to any of them.
+    text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// The program as clap_complete can understand it.
+fn command() -> Command {
+    let names: Vec<String> = forms().iter().skip(1).map(|form| form.get_name().to_owned()).collect();
+    let topic = Arg::new("topic").value_parser(PossibleValuesParser::new(names)).help("Of which command");
+    let root = Command::new("gpu-coord").version("0").disable_help_subcommand(true);
+    let help = Command::new("help").disable_help_flag(true).about("Print the help of a command").arg(topic);
+    root.subcommands(forms().iter().map(form)).subcommand(help)
+}
+
+fn form(of: &Command) -> Command {
+    let is_bare = Cli::command().find_subcommand(of.get_name()).is_none();
+    let name = if is_bare { ONE } else { of.get_name() };
+    let about = of.get_about().cloned().unwrap_or_default();
+    let form = Command::new(name.to_owned()).about(about);
+    let aliases: Vec<String> = of.get_visible_aliases().map(ToOwned::to_owned).collect();
+    let operands = of.get_positionals().filter(|_| !is_bare).cloned();
+    form.visible_aliases(aliases).args(options(of).cloned().map(option)).args(operands.map(operand))
+}
+
+fn option(arg: Arg) -> Arg {
+    let values = VALUES.iter().find(|(name, _)| arg.get_long() == Some(name));
+    match values {
+        Some((_, values)) => arg.value_parser(PossibleValuesParser::new(*values)).default_value(None::<&str>),
+        None => arg.conflicts_with_all(Vec::<String>::new()),
+    }
+}
+
+fn operand(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "command" => arg.value_hint(ValueHint::CommandName),
+        "amount" => arg.value_hint(ValueHint::Other),
+        _ => arg,
+    }
+}
+
+/// A pattern of `case`.
+fn bash(text: String) -> String {
+    replaced(&text, "gpu__coord,1)", "gpu__coord,[0-9]*)")
+}
+
+/// A pattern of `case` again, in which `<->` is a number.
+fn zsh(text: String) -> String {
+    replaced(&text, "(1)\n", "(<->)\n")
+}
+
+fn fish(text: String) -> String {
+    let using = "__fish_gpu_coord_using_subcommand 1\"";
+    let number = "\
+function __fish_gpu_coord_using_amount
+    set -l cmd (__fish_gpu_coord_needs_command)
+    string match -qr '^[0-9]+$' -- $cmd[1]
+end
+
+";
+    let text = replaced(&text, using, "__fish_gpu_coord_using_amount\"");
+    let (functions, rest) = text.split_once("\ncomplete -c").expect("functions first");
+    format!("{functions}\n{number}complete -c{rest}")
+}
+
+#[track_caller]
+fn replaced(text: &str, what: &str, with: &str) -> String {
+    assert!(text.contains(what), "clap_complete has changed: no {what:?}");
+    text.replace(what, with)
+}
+
+#[test]
+fn what_is_offered_is_taken() {
+    let bare = &forms()[0];
+    for (name, values) in VALUES {
+        for value in values {
+            let value = match *value {
+                "file:" => "file:/devices.json",
+                "simulated:" => "simulated:8",
+                value => value,
+            };
+            let words = ["gpu-coord".to_owned(), ONE.to_owned(), format!("--{name}={value}")];
+            bare.clone().try_get_matches_from(words).unwrap();
+        }
+    }
+}

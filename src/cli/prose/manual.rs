@@ -1,0 +1,184 @@
+//! The man page: what is generated (NAME, SYNOPSIS, COMMANDS, OPTIONS) between the sections of `man/sections`.
+
+use std::fs;
+use std::path::Path;
+
+use clap::{Arg, Command, CommandFactory};
+use clap_mangen::Man;
+use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
+
+use super::{AMOUNT, forms, options};
+use crate::cli::options::Cli;
+
+/// When a section was last written by hand.
+const DATE: &str = "2026-11-29";
+
+/// Written by hand, after what is generated.
+const SECTIONS: [&str; 7] =
+    ["exit-status", "files", "environment", "isolation", "notes", "examples", "see-also"];
+
+pub(super) fn page() -> String {
+    let man = Man::new(Cli::command()).date(DATE).manual("User Commands");
+    let mut page = String::from(".\\\" Made by `UPDATE_PROSE=1 cargo test prose` of src/cli and man/sections.\n");
+    page += &rendered(|out| man.render_title(out).and_then(|()| man.render_name_section(out)));
+    page += &synopsis();
+    page += &by_hand("description");
+    page += &commands();
+    page += &by_hand("options");
+    page += &all_options();
+    page.extend(SECTIONS.map(by_hand));
+    page
+}
+
+fn by_hand(section: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("man/sections/{section}.roff"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn rendered(render: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut text = Vec::new();
+    render(&mut text).unwrap();
+    // What clap_mangen puts before its text to keep quotes as they are, each time; once is enough.
+    String::from_utf8(text).unwrap().replace(".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n", "")
+}
+
+fn synopsis() -> String {
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]);
+    for (number, form) in forms().iter().enumerate() {
+        if number > 0 {
+            roff.control("br", []);
+        }
+        roff.text(words(&usage(form)));
+    }
+    rendered(|out| roff.to_writer(out))
+}
+
+fn usage(form: &Command) -> String {
+    form.get_overridden_usage().map(ToString::to_string).expect("every command says its usage")
+}
+
+/// What is typed as it is in bold, what stands for something else in italics.
+fn words(usage: &str) -> Vec<Inline> {
+    let is_literal = |word: &str| word == "--" || word.starts_with(|first: char| first.is_lowercase());
+    let inline = |word: &str| if is_literal(word) { bold(word) } else { italic(word) };
+    usage.split(' ').flat_map(|word| [inline(word), roman(" ")]).collect()
+}
+
+fn commands() -> String {
+    let mut roff = Roff::new();
+    roff.control("SH", ["COMMANDS"]);
+    for form in forms() {
+        roff.control("SS", [form.get_name()]);
+        let (before, after) = usage(&form).split_once("[OPTIONS]").map(owned).expect("it takes options");
+        let mut line = words(before.trim_end());
+        options(&form).for_each(|option| line.extend(bracketed(option)));
+        line.extend(words(after.trim()));
+        roff.text(line);
+        roff.control("PP", []);
+        roff.text([roman(sentence(&form))]);
+        roff.extend([example(&form)]);
+    }
+    rendered(|out| roff.to_writer(out))
+}
+
+fn owned((before, after): (&str, &str)) -> (String, String) {
+    (before.to_owned(), after.to_owned())
+}
+
+fn sentence(form: &Command) -> String {
+    let about = form.get_about().map(ToString::to_string).unwrap_or_default();
+    let aliases: Vec<&str> = form.get_visible_aliases().collect();
+    match aliases[..] {
+        [] => format!("{about}."),
+        _ => format!("{about}. Also spelled {}.", aliases.join(", ")),
+    }
+}
+
+/// What the help says after the options; an example is set as one.
+fn example(form: &Command) -> Roff {
+    let text = form.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let mut roff = Roff::new();
+    for line in text.lines().map(str::trim) {
+        match line.strip_prefix("Example: ") {
+            Some(example) => {
+                roff.control("PP", []).control("RS", ["4"]).control("EX", []);
+                roff.text([roman(example)]).control("EE", []).control("RE", []);
+            }
+            None => {
+                roff.text([roman(line)]);
+            }
+        }
+    }
+    roff
+}
+
+/// `[--option VALUE]`
+fn bracketed(option: &Arg) -> Vec<Inline> {
+    let name = format!("--{}", option.get_long().expect("every option has a long name"));
+    let value = option.get_value_names().filter(|_| option.get_action().takes_values());
+    let mut inline = vec![roman("["), bold(name)];
+    if let Some([value]) = value {
+        match option.is_require_equals_set() {
+            true => inline.extend([roman("[="), italic(value.as_str()), roman("]")]),
+            false => inline.extend([roman(" "), italic(value.as_str())]),
+        }
+    }
+    inline.push(roman("] "));
+    inline
+}
+
+/// Each option once, with the commands that have it.
+fn all_options() -> String {
+    let forms = forms();
+    let mut told: Vec<Arg> = Vec::new();
+    for option in forms.iter().flat_map(options) {
+        let is_told = |other: &Arg| {
+            other.get_long() == option.get_long() && other.get_help() == option.get_help()
+        };
+        if !told.iter().any(is_told) {
+            told.push(option.clone());
+        }
+    }
+    let args = told.iter().enumerate().map(|(number, option)| {
+        let option = option.clone().id(format!("option{number}")).display_order(0);
+        // clap_mangen leaves out the text of an option that the short help leaves out.
+        option.hide_short_help(false).help(with_commands(option_text(&told[number]), &told[number], &forms))
+    });
+    // No conflicts: two commands can describe an option of one name differently.
+    let union = Command::new("options").disable_help_flag(true);
+    let mut text = String::new();
+    for arg in sorted(args) {
+        let man = Man::new(union.clone().arg(arg));
+        text += rendered(|out| man.render_options_section(out)).trim_start_matches(".SH OPTIONS\n");
+    }
+    text
+}
+
+fn sorted(args: impl Iterator<Item = Arg>) -> Vec<Arg> {
+    let mut args: Vec<Arg> = args.collect();
+    args.sort_by_key(|arg| arg.get_long().map(ToOwned::to_owned));
+    args
+}
+
+fn option_text(option: &Arg) -> String {
+    let help = option.get_long_help().or_else(|| option.get_help());
+    help.map(ToString::to_string).unwrap_or_default()
+}
+
+fn with_commands(text: String, option: &Arg, forms: &[Command]) -> String {
+    let has = |form: &&Command| {
+        options(form).any(|other| other.get_long() == option.get_long() && other.get_help() == option.get_help())
+    };
+    let names: Vec<&str> = forms.iter().filter(has).map(Command::get_name).collect();
+    match names.len() == forms.len() {
+        true => format!("{text}."),
+        false => format!("{text}. ({})", names.join(", ")),
+    }
+}
+
+#[test]
+fn the_bare_form_is_the_first() {
+    assert_eq!(forms()[0].get_name(), AMOUNT);
+    assert!(page().contains("\\fBgpu\\-coord\\fR \\fIAMOUNT\\fR \\fI[OPTIONS]\\fR"), "{}", synopsis());
+}

@@ -1,0 +1,110 @@
+//! `gpu-coord doctor`: is this host set up right, and if not, what to do.
+//!
+//! A line for each thing that was looked at, and what to do about it in the same line. Nothing is changed, but for
+//! a control group that is made to be tried out, and removed again.
+
+mod cgroup;
+mod devices;
+mod file;
+mod proc;
+mod record;
+
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use crate::cli::Doctor;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::notes::Notes;
+
+/// How a thing was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "fail",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finding {
+    check: &'static str,
+    verdict: Verdict,
+    text: String,
+}
+
+/// What was found so far.
+#[derive(Debug, Default)]
+struct Findings {
+    list: Vec<Finding>,
+}
+
+impl Findings {
+    fn ok(&mut self, check: &'static str, text: impl Into<String>) {
+        self.add(check, Verdict::Ok, text);
+    }
+
+    fn warn(&mut self, check: &'static str, text: impl Into<String>) {
+        self.add(check, Verdict::Warn, text);
+    }
+
+    fn fail(&mut self, check: &'static str, text: impl Into<String>) {
+        self.add(check, Verdict::Fail, text);
+    }
+
+    fn add(&mut self, check: &'static str, verdict: Verdict, text: impl Into<String>) {
+        self.list.push(Finding { check, verdict, text: text.into() });
+    }
+
+    fn worst(&self) -> Verdict {
+        self.list.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
+    }
+
+    /// One line each.
+    fn text(&self) -> String {
+        let clean = |text: &str| text.replace(char::is_control, "?");
+        let line = |Finding { check, verdict, text }: &Finding| {
+            format!("{:<4}  {check:<8}  {}\n", verdict.name(), clean(text))
+        };
+        self.list.iter().map(line).collect()
+    }
+
+    fn json(&self) -> Value {
+        let finding = |Finding { check, verdict, text }: &Finding| json!({ "check": check, "verdict": verdict.name(), "text": text });
+        self.list.iter().map(finding).collect()
+    }
+}
+
+pub(super) fn run(context: &Context<'_>, options: &Doctor, notes: &mut Notes) -> Result<Exit, Error> {
+    let mut findings = Findings::default();
+    proc::look(context, &mut findings);
+    let inventory = devices::look(context, &options.source, &mut findings);
+    let path = &options.file.coordination_file;
+    let _guard = context.guard(path);
+    if file::look(context, path, &mut findings) {
+        record::look(context, path, inventory.as_ref(), &mut findings);
+    }
+    cgroup::look(context, &mut findings);
+    let text = if options.json {
+        let fields = Map::from_iter([("checks".to_owned(), findings.json())]);
+        super::json::document(&context.host, inventory.as_ref(), fields, notes)
+    } else {
+        findings.text()
+    };
+    context.stdout.write(&text, context.deadline)?;
+    Ok(match findings.worst() {
+        Verdict::Ok => Exit::Success,
+        Verdict::Warn => Exit::NotEnough,
+        Verdict::Fail => Exit::Host,
+    })
+}

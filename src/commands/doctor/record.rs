@@ -1,0 +1,74 @@
+//! The record: what is stale, what cannot be judged, and what cannot be understood.
+
+use std::path::Path;
+
+use super::{Context, Findings};
+use crate::assignment::{Doubt, Standing};
+use crate::coordination::ledger::Snapshot;
+use crate::device::Inventory;
+use crate::host::liveness::Liveness;
+use crate::policy;
+
+const CHECK: &str = "record";
+
+pub(super) fn look(
+    context: &Context<'_>,
+    path: &Path,
+    inventory: Option<&Inventory>,
+    findings: &mut Findings,
+) {
+    let snapshot = match Snapshot::read(&context.host, path, context.deadline) {
+        Ok(Some(snapshot)) => snapshot,
+        Ok(None) => return,
+        Err(error) => return findings.fail(CHECK, error.chain()),
+    };
+    for line in &snapshot.record.withheld {
+        findings.fail(
+            CHECK,
+            format!(
+                "{}:{}: {}, so that index {} is withheld; correct the line, or delete it if no process holds the unit",
+                path.display(),
+                line.line,
+                line.problem,
+                line.index
+            ),
+        );
+    }
+    if let Some(doubts) = &snapshot.doubts {
+        findings.fail(CHECK, format!("{}: {doubts}", path.display()));
+    }
+    judge(context, &snapshot, inventory, findings);
+}
+
+fn judge(context: &Context<'_>, snapshot: &Snapshot, inventory: Option<&Inventory>, findings: &mut Findings) {
+    let record = &snapshot.record;
+    let liveness = Liveness::new(&context.host, snapshot.facts);
+    let is_here = inventory.map(|inventory| policy::occupancy(inventory, record).is_here);
+    let standing = |position: usize| {
+        let is_here = is_here.as_ref().is_some_and(|is_here| is_here[position]);
+        liveness.standing(&record.assignments[position], is_here)
+    };
+    let standings: Vec<Standing> = (0..record.assignments.len()).map(standing).collect();
+    let count = |of: Standing| standings.iter().filter(|standing| **standing == of).count();
+    findings.ok(CHECK, format!("{} held by living owners", policy::units(count(Standing::Alive) as u128)));
+    for (standing, what) in [
+        (Standing::Dead, "held by dead owners; `gpu-coord reclaim` releases them"),
+        (
+            Standing::Doubtful(Doubt::ForeignNamespace),
+            "held in another pid namespace, where nobody can be seen; run `gpu-coord reclaim` on the host",
+        ),
+        (
+            Standing::Doubtful(Doubt::ForeignBoot),
+            "held since another boot, which cannot be proven to be this host's; delete the lines if that host is gone",
+        ),
+        (
+            Standing::Doubtful(Doubt::Unreadable),
+            "held by processes that /proc does not show; run this as root",
+        ),
+    ] {
+        let units = count(standing);
+        if units > 0 {
+            findings.warn(CHECK, format!("{} {what}", policy::units(units as u128)));
+        }
+    }
+}
