@@ -126,14 +126,19 @@ impl Resources {
 
     /// Why so many shares are not given to one owner.
     pub(crate) fn refusal(&self, amount: u128, units: &[Unit]) -> Option<String> {
-        let is_shared = units.iter().any(|unit| self.way(unit).is_some());
-        (amount > 1 && is_shared && self.fails_requests_greater_than_one).then(|| {
-            format!(
-                "{amount} shares of shared devices asked for, and at most 1 is given at a time: a second share gives no \
-                 more of a device, which its owners take in turns; ask for 1 (or set failRequestsGreaterThanOne to \
-                 false)"
-            )
-        })
+        if amount <= 1 || !self.fails_requests_greater_than_one {
+            return None;
+        }
+        let why = match units.iter().find_map(|unit| self.way(unit))? {
+            Way::TimeSlicing => {
+                "a second share gives no more of a device, which its owners take in turns; ask for 1 (or set \
+                 failRequestsGreaterThanOne to false)"
+            }
+            Way::Mps => {
+                "a second share gives no more of a device to a client of MPS, which has the limits of one; ask for 1"
+            }
+        };
+        Some(format!("{amount} shares of shared devices asked for, and at most 1 is given at a time: {why}"))
     }
 }
 
@@ -168,7 +173,9 @@ fn names(
 fn check_alike(inventory: &Inventory) -> Result<(), String> {
     let mut kinds: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
     for unit in inventory.units() {
-        let kind = profile(inventory, &unit).unwrap_or_else(|| "no MIG".to_owned());
+        let kind = profile(inventory, &unit).unwrap_or_else(|| {
+            if unit.instance.is_some() { "an unknown profile".to_owned() } else { "no MIG".to_owned() }
+        });
         kinds.entry(kind).or_default().insert(inventory.devices[unit.device].index);
     }
     if kinds.len() <= 1 {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::options::Common;
 use super::variables::{self, Variable};
-use crate::config::{self, Config};
+use crate::config::{self, Config, Preset};
 use crate::error::Error;
 use crate::host::file;
 use crate::notes::Notes;
@@ -47,12 +47,12 @@ pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Configur
 }
 
 /// The options that the file sets.
-pub(super) fn defaults(path: &Path, options: &[(String, String)]) -> Result<Vec<Variable>, Error> {
-    if let Some((name, _)) =
-        options.iter().find(|(name, _)| !variables::is_option(name) || name.starts_with("config"))
-    {
-        let problem = format!("options: `{name}` is no option that can be set here");
-        return Err(Error::File { path: path.to_owned(), problem });
+pub(super) fn defaults(path: &Path, options: &[Preset]) -> Result<Vec<Variable>, Error> {
+    let known = |option: &&Preset| variables::is_option(&option.name) && !option.name.starts_with("config");
+    if let Some(Preset { name, place: (line, column), .. }) = options.iter().find(|option| !known(option)) {
+        let hint = variables::nearest_option(name).map(|near| format!("; did you mean `{near}`?"));
+        let problem = format!("`{name}` is no option that can be set here{}", hint.unwrap_or_default());
+        return Err(Error::Configuration { path: path.to_owned(), line: *line, column: *column, problem });
     }
-    Ok(options.iter().map(|(name, value)| Variable::of_option(name, value)).collect())
+    Ok(options.iter().map(|option| Variable::of_option(&option.name, &option.value)).collect())
 }

@@ -12,6 +12,7 @@ use crate::nearest::nearest;
 pub(super) enum Origin {
     CommandLine,
     Environment,
+    File,
 }
 
 /// `command` is the one that was chosen, or the whole program's before one was.
@@ -99,6 +100,7 @@ impl Refusal<'_> {
             _ if !name.starts_with('-') => name.trim_end_matches("...").trim_matches(['<', '>']).to_owned(),
             Origin::CommandLine => name.to_owned(),
             Origin::Environment => variables::name_of(name),
+            Origin::File => format!("`{}`", name.trim_start_matches('-')),
         }
     }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::values::{amount, namespace, pid, seconds};
+use super::values::{amount, log, namespace, pid, seconds};
+use crate::host::journal::Log;
 use crate::inventory::{Source, Vendor};
 use crate::selection::List;
 
@@ -71,7 +72,10 @@ pub(crate) enum Command {
     #[command(override_usage = "gpu-coord status [OPTIONS]", after_help = "Example: gpu-coord status --json")]
     Status(Status),
     /// Whether this host is set up right, and if not, what to do
-    #[command(override_usage = "gpu-coord doctor [OPTIONS]", after_help = "Example: gpu-coord doctor --flink-conf /opt/flink/conf/config.yaml")]
+    #[command(
+        override_usage = "gpu-coord doctor [OPTIONS]",
+        after_help = "Example: gpu-coord doctor --flink-conf /opt/flink/conf/config.yaml"
+    )]
     Doctor(Doctor),
     /// Show the devices of this host
     #[command(
@@ -126,6 +130,9 @@ pub(crate) struct Common {
     /// Which of the configurations of a ConfigMap
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) config_key: Option<String>,
+    /// Where what has happened is written: auto (journal or syslog), none, or the path of a file
+    #[arg(long, value_name = "WHERE", default_value = "auto", value_parser = log, hide_short_help = true)]
+    pub(crate) log: Log,
     /// Directory below which /proc, /sys and /dev are read
     #[arg(long, hide_short_help = true, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,

@@ -48,7 +48,8 @@ pub(super) fn parse(
         && !config.options.is_empty()
     {
         let defaults = configuration::defaults(path, &config.options)?;
-        let of_file = |error: Error| Error::Usage(format!("options in {}: {error}", path.display()));
+        let of_file =
+            |error: Error| Error::File { path: path.clone(), problem: format!("options: {error}") };
         let matches = with_variables(&mut parser, words, given, variables, &defaults).map_err(of_file)?;
         command = self::command(&parser, &matches).map_err(|error| broken(&error))?;
         if environment.surroundings.is_privileged {
@@ -60,12 +61,13 @@ pub(super) fn parse(
 
 /// Why these words would be refused, whatever the environment; `None`: they would not.
 pub(crate) fn refusal(words: &[&str]) -> Option<String> {
-    let refused = arguments::form(words.iter().map(OsString::from).collect()).and_then(|(mut parser, words)| {
-        match parser.try_get_matches_from_mut(&words) {
-            Ok(_) => Ok(None),
-            Err(error) => text_or_error(&error, chosen(&parser, &words)).map(Some),
-        }
-    });
+    let refused =
+        arguments::form(words.iter().map(OsString::from).collect()).and_then(|(mut parser, words)| {
+            match parser.try_get_matches_from_mut(&words) {
+                Ok(_) => Ok(None),
+                Err(error) => text_or_error(&error, chosen(&parser, &words)).map(Some),
+            }
+        });
     match refused {
         Ok(None) => None,
         Ok(Some(_)) => Some("prints a text, and no units".to_owned()),
@@ -89,9 +91,11 @@ fn with_variables(
     }
     // Behind the first word, which is the command or AMOUNT.
     words.splice(1..1, set);
-    // The words of the command line have passed, so what is refused now is the environment's.
+    // The words of the command line have passed, so what is refused now is the environment's, and, once that has
+    // passed, the file's.
+    let origin = if defaults.is_empty() { Origin::Environment } else { Origin::File };
     let parsed = parser.try_get_matches_from_mut(&words);
-    parsed.map_err(|error| explain(&error, chosen(parser, &words), Origin::Environment))
+    parsed.map_err(|error| explain(&error, chosen(parser, &words), origin))
 }
 
 /// The command that the words name, or all that the parser reads.

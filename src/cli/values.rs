@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::host::journal::Log;
+
 /// Digits only: a sign, a fraction or a blank is refused. More digits than a `u128` has are as many units
 /// as it can say, which is more than any host has.
 pub(super) fn amount(text: &str) -> Result<u128, String> {
@@ -29,6 +31,16 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     } else {
         Err("it takes a name of at most 253 characters, without blanks, that does not begin with `user:`"
             .to_owned())
+    }
+}
+
+/// Words name no file without a directory, so that a misspelt one makes none.
+pub(super) fn log(text: &str) -> Result<Log, String> {
+    match text {
+        "auto" => Ok(Log::Auto),
+        "none" => Ok(Log::Nowhere),
+        path if path.contains('/') => Ok(Log::File(path.into())),
+        _ => Err("it takes auto, none, or a path with a `/` in it".to_owned()),
     }
 }
 

@@ -15,23 +15,26 @@ use crate::nearest::nearest;
 
 const PREFIX: &str = "GPU_COORD_";
 
-/// A `GPU_COORD_` variable that is set.
+/// A `GPU_COORD_` variable that is set, or an option of the configuration file as one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Variable {
     name: String,
     value: OsString,
+    /// As it stands where it is set.
+    spelt: String,
 }
 
 impl Variable {
     /// None if it is not ours, or empty, which is unset.
     pub(super) fn new(name: &OsStr, value: &OsStr) -> Option<Variable> {
         let is_set = name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) && !value.is_empty();
-        is_set.then(|| Variable { name: name.to_string_lossy().into_owned(), value: value.to_owned() })
+        let name = name.to_string_lossy().into_owned();
+        is_set.then(|| Variable { spelt: name.clone(), name, value: value.to_owned() })
     }
 
     /// As which an option is set in the configuration file.
     pub(super) fn of_option(name: &str, value: &str) -> Variable {
-        Variable { name: name_of(name), value: value.into() }
+        Variable { name: name_of(name), value: value.into(), spelt: format!("`{name}`") }
     }
 
     fn arg<'a>(&self, command: &'a Command) -> Option<&'a Arg> {
@@ -57,7 +60,7 @@ impl Variable {
             "0" | "false" | "no" => Ok(false),
             _ => Err(Error::Usage(format!(
                 "{} cannot be `{value}`: it takes 1, true, yes, 0, false or no",
-                self.name
+                self.spelt
             ))),
         }
     }
@@ -69,33 +72,46 @@ pub(super) fn name_of(option: &str) -> String {
 }
 
 /// The words to put before those of the command line, which gave `given` to `command`. Of `defaults` none that a
-/// variable sets.
+/// variable overrules.
 pub(super) fn words(
     variables: &[Variable],
     defaults: &[Variable],
     command: &Command,
     given: &ArgMatches,
 ) -> Result<Vec<OsString>, Error> {
+    let variables = set(variables, command)?;
+    let mut defaults = set(defaults, command)?;
+    let mut overruling = Vec::new();
+    for (arg, variable) in &variables {
+        // What is off contradicts nothing.
+        overruling.push((*arg, variable.word(arg)?.is_some()));
+    }
+    defaults.retain(|(arg, _)| {
+        let overrules = |(other, is_on): &(&Arg, bool)| {
+            other.get_id() == arg.get_id() || (*is_on && contradict(arg, other, command))
+        };
+        !overruling.iter().any(overrules)
+    });
     let mut words = Vec::new();
-    let mut set: Vec<(&Arg, &Variable)> = Vec::new();
-    for variable in variables {
-        let Some(arg) = variable.arg(command) else { continue };
-        if let Some((_, other)) = set.iter().find(|(other, _)| other.get_id() == arg.get_id()) {
-            return Err(Error::Usage(format!("{} and {} set the same option", other.name, variable.name)));
-        }
-        set.push((arg, variable));
+    for (arg, variable) in variables.into_iter().chain(defaults) {
         if !is_overruled(arg, command, given) {
             words.extend(variable.word(arg)?);
         }
     }
-    for variable in defaults {
-        let Some(arg) = variable.arg(command) else { continue };
-        let is_set = set.iter().any(|(other, _)| other.get_id() == arg.get_id());
-        if !is_set && !is_overruled(arg, command, given) {
-            words.extend(variable.word(arg)?);
-        }
-    }
     Ok(words)
+}
+
+/// Those that are options of the command, each with its argument.
+fn set<'a>(variables: &'a [Variable], command: &'a Command) -> Result<Vec<(&'a Arg, &'a Variable)>, Error> {
+    let mut set: Vec<(&Arg, &Variable)> = Vec::new();
+    for variable in variables {
+        let Some(arg) = variable.arg(command) else { continue };
+        if let Some((_, other)) = set.iter().find(|(other, _)| other.get_id() == arg.get_id()) {
+            return Err(Error::Usage(format!("{} and {} set the same option", other.spelt, variable.spelt)));
+        }
+        set.push((arg, variable));
+    }
+    Ok(set)
 }
 
 /// One line for each variable that no command has; one that another command has is none of ours.
@@ -112,6 +128,14 @@ pub(super) fn unknown(variables: &[Variable]) -> Vec<String> {
 /// Whether some command has the option.
 pub(super) fn is_option(name: &str) -> bool {
     known().contains(&name_of(name))
+}
+
+/// The option that may have been meant, without `--`.
+pub(super) fn nearest_option(name: &str) -> Option<String> {
+    let known = known();
+    let name = name_of(name);
+    let near = nearest(&name, known.iter().map(String::as_str))?;
+    Some(near.strip_prefix(PREFIX)?.to_ascii_lowercase().replace('_', "-"))
 }
 
 /// The variables of every option of every command.

@@ -54,8 +54,12 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
         settle::settle(record, false, standing, |pid| owner::of(host, pid), |_| Identity::default());
     change.stale.retain(|position| !released.contains(position));
     change.settled.retain(|(position, _)| !released.contains(position));
+    let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();
     change.released = released;
     ledger.commit(&change)?;
+    if let Some(first) = given_back.first() {
+        context.note_release(&first.owner, &given_back);
+    }
     Ok(change.released.len())
 }
 

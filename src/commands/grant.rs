@@ -88,6 +88,16 @@ impl Request<'_> {
         handover: &mut dyn Handover,
         notes: &mut Notes,
     ) -> Result<(), Error> {
+        let given = self.try_to_give(owner, handover, notes);
+        given.inspect_err(|error| self.context.note_refusal(owner, error))
+    }
+
+    fn try_to_give(
+        &self,
+        owner: &Owner,
+        handover: &mut dyn Handover,
+        notes: &mut Notes,
+    ) -> Result<(), Error> {
         let path = &self.options.file.coordination_file;
         let guard = self.context.guard(path);
         self.context.check_place(path, notes)?;
@@ -109,9 +119,12 @@ impl Request<'_> {
         handover.prepare(&given).and_then(|()| self.recheck(owner)).map_err(undo)?;
         let cgroup = confined.as_ref().map(Confined::name);
         change.granted = self.assignments(owner, &given, cgroup.as_deref());
+        let stale =
+            change.stale.iter().map(|at| ledger.record().assignments[*at].clone()).collect::<Vec<_>>();
         guard.iter().for_each(|guard| guard.commits_for(owner.pid));
         let committed = ledger.commit(&change).map_err(undo)?;
         guard.into_iter().for_each(Guard::call_off);
+        self.context.note_grant(owner, &change, &stale);
         handover.deliver(notes).map_err(|error| {
             let error = committed.undo(error);
             if handover.outlives_failure() { undo(error) } else { error }

@@ -12,6 +12,7 @@ mod doctor;
 mod eligible;
 mod exec;
 mod grant;
+mod history;
 mod isolation;
 mod json;
 mod kin;
@@ -37,6 +38,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
+use crate::host::journal::Log;
 use crate::host::owner::Form;
 use crate::inventory::{self, Settings, Source, Vendor};
 use crate::notes::Notes;
@@ -46,6 +48,7 @@ use crate::sharing::Resources;
 struct Context<'a> {
     host: Host,
     config: Option<&'a Config>,
+    log: &'a Log,
     surroundings: &'a Surroundings,
     stdout: &'a Stdout,
     deadline: Deadline,
@@ -61,7 +64,7 @@ pub(crate) fn run(
     notes: &mut Notes,
 ) -> Result<Exit, Error> {
     let host = Host::new(&command.common().root);
-    let context = Context { host, config, surroundings, stdout, deadline };
+    let context = Context { host, config, log: &command.common().log, surroundings, stdout, deadline };
     let done = match command {
         Command::Doctor(options) => return doctor::run(&context, options, notes),
         Command::Discover(options) => match surroundings.grant.as_deref().filter(|_| !options.more) {

@@ -32,32 +32,35 @@ fn directories(context: &Context<'_>) -> MpsDirectories {
 }
 
 /// The variables of a client that holds these units; none if it is none. Its shares of the threads and of the memory
-/// are as large as its shares of the devices; devices are counted as it counts them.
+/// are as large as its share of the device.
 pub(super) fn variables(
     context: &Context<'_>,
     inventory: &Inventory,
     resources: &Resources,
     units: &[Unit],
 ) -> Vec<(&'static str, String)> {
-    if !units.iter().any(|unit| resources.way(unit) == Some(Way::Mps)) {
+    // There is no second: of what is shared so, one is given at a time (`config::sharing`).
+    let Some(unit) = units.iter().find(|unit| resources.way(unit) == Some(Way::Mps)) else {
         return Vec::new();
-    }
+    };
     let MpsDirectories { pipe, log } = directories(context);
-    let replicas = |unit: &Unit| inventory.slots_of(unit).unwrap_or(1).max(1);
-    let smallest = units.iter().map(|unit| 100 / replicas(unit)).min().unwrap_or(100).max(1);
-    let mut limits = Vec::new();
-    for unit in units {
-        let memory = inventory.devices[unit.device].memory_mib;
-        limits.extend(memory.map(|mib| format!("{}={}M", limits.len(), mib / u64::from(replicas(unit)))));
-    }
+    let replicas = inventory.slots_of(unit).unwrap_or(1).max(1);
     let mut variables = vec![
         ("CUDA_MPS_PIPE_DIRECTORY", pipe.to_string_lossy().into_owned()),
         ("CUDA_MPS_LOG_DIRECTORY", log.to_string_lossy().into_owned()),
-        ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", smallest.to_string()),
+        ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", (100 / replicas).max(1).to_string()),
     ];
-    // A limit that is not known for one device would be taken for another's.
-    if limits.len() == units.len() {
-        variables.push(("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", limits.join(",")));
-    }
+    // Its only device is the first that it counts.
+    let limit = memory(inventory, unit).map(|mib| format!("0={}M", mib / u64::from(replicas)));
+    variables.extend(limit.map(|limit| ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", limit)));
     variables
+}
+
+/// Of that which is shared, in MiB.
+fn memory(inventory: &Inventory, unit: &Unit) -> Option<u64> {
+    let device = &inventory.devices[unit.device];
+    match unit.instance {
+        Some(at) => device.instances.as_ref()?.get(at)?.memory_mib,
+        None => device.memory_mib,
+    }
 }

@@ -28,7 +28,8 @@ pub(super) fn run(context: &Context<'_>, options: &Reclaim, notes: &mut Notes) -
     let mut done = String::new();
     let mut named = BTreeSet::new();
     if let Some(ledger) = ledger {
-        let reclaimer = Reclaimer { host: &context.host, inventory: &inventory, is_dry: options.dry_run };
+        let reclaimer =
+            Reclaimer { context, host: &context.host, inventory: &inventory, is_dry: options.dry_run };
         named.extend(ledger.record().assignments.iter().filter_map(|assignment| assignment.cgroup.clone()));
         done += &reclaimer.reclaim(ledger, notes)?;
     }
@@ -37,6 +38,7 @@ pub(super) fn run(context: &Context<'_>, options: &Reclaim, notes: &mut Notes) -
 }
 
 struct Reclaimer<'a> {
+    context: &'a Context<'a>,
     host: &'a Host,
     inventory: &'a Inventory,
     /// Says what it would do, and does nothing.
@@ -54,10 +56,12 @@ impl Reclaimer<'_> {
         };
         let change = self.change(record, &standing, notes);
         let done = self.lines(record, &change);
+        let stale: Vec<Assignment> = change.stale.iter().map(|at| record.assignments[*at].clone()).collect();
         let is_idle = change.stale.is_empty() && change.settled.is_empty();
         if !self.is_dry && !is_idle {
             super::block_signals();
             ledger.commit(&change)?;
+            self.context.note_reclaimed(&stale);
         }
         Ok(done)
     }

@@ -100,7 +100,10 @@ fn of_config_map(data: Node<'_, '_>, key: Option<&str>) -> Result<Config, Proble
     })?;
     let text = value.string("a configuration in a ConfigMap")?;
     // Its first line is the one below its key.
-    parse(&text, None).map_err(|problem| Problem { line: problem.line + at.line(), ..problem })
+    let mut config = parse(&text, None)
+        .map_err(|problem| Problem { line: problem.line + at.line(), ..problem })?;
+    config.options.iter_mut().for_each(|option| option.place.0 += at.line());
+    Ok(config)
 }
 
 fn config(root: Node<'_, '_>) -> Result<Config, Problem> {
@@ -243,9 +246,8 @@ gpu-coord:
             config.quotas,
             [team, quota(&user, "nvidia.com/gpu", 1), quota(&user, "nvidia.com/small", 0)]
         );
-        let options = [("deadline", "5"), ("skip-busy", "true")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(config.options, options);
+        let option = |name: &str, value: &str, place| Preset { name: name.to_owned(), value: value.to_owned(), place };
+        assert_eq!(config.options, [option("deadline", "5", (20, 13)), option("skip-busy", "true", (20, 26))]);
         assert_eq!((config.mps.pipe, config.mps.log), ("/run/mps".into(), "/var/log/nvidia-mps".into()));
     }
 
@@ -255,7 +257,6 @@ gpu-coord:
         for (case, text, place, says) in [
             ("no YAML",        "a: [1",                                           (2, 1),  ""),
             ("a list",         "- a",                                             (1, 1),  "a configuration takes keys with values"),
-            ("no version",     "flags: {}",                                       (1, 1),  "`version: v1` is missing"),
             ("version 2",      "version: v2",                                     (1, 10), "version takes v1"),
             ("a key misspelt", "version: v1\nsharring: {}",                       (2, 1),  "`sharring` is not a key here; did you mean `sharing`?"),
             ("a flag",         "version: v1\nflags:\n  migStrategie: none",       (3, 3),  "`migStrategie` is not a key here; did you mean `migStrategy`?"),

@@ -75,7 +75,8 @@ fn parse_options(node: Node<'_, '_>) -> Result<Vec<Preset>, Problem> {
     let entries = node.entries().ok_or_else(|| node.problem("options takes options with values"))?;
     let option = |(name, key, value): (String, Node<'_, '_>, Node<'_, '_>)| {
         let value = value.string(&name)?;
-        Ok(Preset { name, value, place: key.place() })
+        let Problem { line, column, .. } = key.problem("");
+        Ok(Preset { name, value, place: (line, column) })
     };
     entries.into_iter().map(option).collect()
 }

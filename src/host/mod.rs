@@ -14,6 +14,7 @@ pub(crate) mod file;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(crate) mod holder;
+pub(crate) mod journal;
 pub(crate) mod liveness;
 pub(crate) mod mounts;
 pub(crate) mod mps;

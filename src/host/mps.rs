@@ -1,9 +1,11 @@
 //! The control daemon of NVIDIA's Multi-Process Service, as it is seen in its pipe directory.
 
 use std::fs::OpenOptions;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
 /// Whether a daemon listens on `control` of the directory: a FIFO that somebody reads, or a socket that somebody
 /// accepts on, as versions have it.
@@ -11,7 +13,7 @@ pub(crate) fn answers(directory: &Path) -> bool {
     let control = directory.join("control");
     let Ok(metadata) = std::fs::metadata(&control) else { return false };
     if metadata.file_type().is_socket() {
-        return UnixStream::connect(&control).is_ok();
+        return [SockType::Stream, SockType::SeqPacket].into_iter().any(|kind| accepts(&control, kind).is_ok());
     }
     // Without waiting, a FIFO opens for writing only if it is open for reading (fifo(7)).
     let mut options = OpenOptions::new();
@@ -19,9 +21,18 @@ pub(crate) fn answers(directory: &Path) -> bool {
     metadata.file_type().is_fifo() && opened.is_ok()
 }
 
+/// Without waiting, which a daemon that accepts nobody any more could make last for ever.
+fn accepts(control: &Path, kind: SockType) -> nix::Result<()> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Unix, kind, flags, None)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(control)?)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
+
+    use nix::sys::socket::{Backlog, bind, listen};
 
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
@@ -46,5 +57,22 @@ mod tests {
         std::fs::remove_file(&control).unwrap();
         std::fs::write(&control, "").unwrap();
         assert!(!answers(directory.path()), "a plain file");
+    }
+
+    /// Of either kind; and one that accepts nobody keeps nobody waiting.
+    #[test]
+    fn a_socket_is_asked_without_waiting() {
+        for kind in [SockType::Stream, SockType::SeqPacket] {
+            let directory = tempfile::tempdir().unwrap();
+            let listener = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None).unwrap();
+            let address = UnixAddr::new(&directory.path().join("control")).unwrap();
+            bind(listener.as_raw_fd(), &address).unwrap();
+            listen(&listener, Backlog::new(0).unwrap()).unwrap();
+            assert!(answers(directory.path()), "{kind:?}");
+            let clients: Vec<_> =
+                (0..9).map(|_| accepts(&directory.path().join("control"), kind)).collect();
+            assert!(clients.contains(&Err(nix::Error::EAGAIN)), "{kind:?}");
+            assert!(!answers(directory.path()), "{kind:?}: nobody is accepted any more");
+        }
     }
 }

@@ -66,7 +66,7 @@ fn option(arg: Arg) -> Arg {
     let values = VALUES.iter().find(|(name, _)| arg.get_long() == Some(name));
     match values {
         Some((_, values)) => arg.value_parser(PossibleValuesParser::new(*values)).default_value(None::<&str>),
-        None => arg.conflicts_with_all(Vec::<String>::new()),
+        None => arg,
     }
 }
 

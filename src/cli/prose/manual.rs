@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use clap::builder::Resettable;
 use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
@@ -19,7 +20,8 @@ const SECTIONS: [&str; 7] =
 
 pub(super) fn page() -> String {
     let man = Man::new(Cli::command()).date(DATE).manual("User Commands");
-    let mut page = String::from(".\\\" Made by `UPDATE_PROSE=1 cargo test prose` of src/cli and man/sections.\n");
+    let mut page =
+        String::from(".\\\" Made by `UPDATE_PROSE=1 cargo test prose` of src/cli and man/sections.\n");
     page += &rendered(|out| man.render_title(out).and_then(|()| man.render_name_section(out)));
     page += &synopsis();
     page += &by_hand("description");
@@ -128,53 +130,36 @@ fn bracketed(option: &Arg) -> Vec<Inline> {
     inline
 }
 
-/// Each option once, with the commands that have it.
+/// Each option once, with the commands that have it. Two commands may say different things of one name.
 fn all_options() -> String {
     let forms = forms();
-    let mut told: Vec<Arg> = Vec::new();
+    let mut told: Vec<&Arg> = Vec::new();
     for option in forms.iter().flat_map(options) {
-        let is_told = |other: &Arg| {
-            other.get_long() == option.get_long() && other.get_help() == option.get_help()
-        };
-        if !told.iter().any(is_told) {
-            told.push(option.clone());
+        if !told.iter().any(|other| is_same(other, option)) {
+            told.push(option);
         }
     }
-    let args = told.iter().enumerate().map(|(number, option)| {
-        let option = option.clone().id(format!("option{number}")).display_order(0);
-        // clap_mangen leaves out the text of an option that the short help leaves out.
-        option.hide_short_help(false).help(with_commands(option_text(&told[number]), &told[number], &forms))
-    });
-    // No conflicts: two commands can describe an option of one name differently.
-    let union = Command::new("options").disable_help_flag(true);
-    let mut text = String::new();
-    for arg in sorted(args) {
-        let man = Man::new(union.clone().arg(arg));
-        text += rendered(|out| man.render_options_section(out)).trim_start_matches(".SH OPTIONS\n");
-    }
-    text
+    told.sort_by_key(|option| option.get_long());
+    told.into_iter().map(|option| entry(option, &forms)).collect()
 }
 
-fn sorted(args: impl Iterator<Item = Arg>) -> Vec<Arg> {
-    let mut args: Vec<Arg> = args.collect();
-    args.sort_by_key(|arg| arg.get_long().map(ToOwned::to_owned));
-    args
+fn is_same(one: &Arg, other: &Arg) -> bool {
+    one.get_long() == other.get_long() && one.get_help() == other.get_help()
 }
 
-fn option_text(option: &Arg) -> String {
-    let help = option.get_long_help().or_else(|| option.get_help());
-    help.map(ToString::to_string).unwrap_or_default()
-}
-
-fn with_commands(text: String, option: &Arg, forms: &[Command]) -> String {
-    let has = |form: &&Command| {
-        options(form).any(|other| other.get_long() == option.get_long() && other.get_help() == option.get_help())
-    };
+fn entry(option: &Arg, forms: &[Command]) -> String {
+    let has = |form: &&Command| options(form).any(|other| is_same(option, other));
     let names: Vec<&str> = forms.iter().filter(has).map(Command::get_name).collect();
-    match names.len() == forms.len() {
-        true => format!("{text}."),
-        false => format!("{text}. ({})", names.join(", ")),
+    let help = option.get_long_help().or_else(|| option.get_help());
+    let mut text = format!("{}.", help.map(ToString::to_string).unwrap_or_default());
+    if names.len() < forms.len() {
+        text = format!("{text} ({})", names.join(", "));
     }
+    // clap_mangen leaves out the text of an option that is not in the short help. What the option contradicts is
+    // not here.
+    let alone = option.clone().help(text).hide_short_help(false).conflicts_with(Resettable::Reset);
+    let man = Man::new(Command::new("alone").disable_help_flag(true).arg(alone));
+    rendered(|out| man.render_options_section(out)).replace(".SH OPTIONS\n", "")
 }
 
 #[test]

@@ -1,0 +1,175 @@
+//! Where what has happened is written for tomorrow: the journal of systemd, syslog, or a file.
+//!
+//! Best effort, and without waiting: a history that cannot be written changes nothing. Sources: systemd's "Native
+//! Journal Protocol", RFC 3164 for `/dev/log`.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::Host;
+
+/// What writes the entries, in both.
+const IDENTIFIER: &str = "gpu-coord";
+/// Facility user, severity informational.
+const PRIORITY: u8 = 8 + 6;
+
+/// Where the history goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Log {
+    /// The journal, else syslog, else nowhere.
+    Auto,
+    Nowhere,
+    File(PathBuf),
+}
+
+/// One entry: a line for people, and what it is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) message: String,
+    /// Names are upper case, without what is of us all: `ACTION`.
+    pub(crate) fields: Vec<(&'static str, String)>,
+}
+
+/// Where entries can be written by now.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    Journal(UnixDatagram),
+    Syslog(UnixDatagram),
+    File(File),
+}
+
+impl Host {
+    /// `None` if there is nowhere to write to.
+    pub(crate) fn history(&self, log: &Log) -> Option<Sink> {
+        match log {
+            Log::Nowhere => None,
+            Log::File(path) => open(path).map(Sink::File),
+            Log::Auto => {
+                let journal = connect(&self.path("run/systemd/journal/socket")).map(Sink::Journal);
+                journal.or_else(|| connect(&self.dev("log")).map(Sink::Syslog))
+            }
+        }
+    }
+}
+
+impl Sink {
+    pub(crate) fn write(&mut self, entries: &[Entry]) {
+        let sent = |socket: &UnixDatagram, text: String| drop(socket.send(text.as_bytes()));
+        match self {
+            Sink::Journal(socket) => entries.iter().for_each(|entry| sent(socket, native(entry))),
+            Sink::Syslog(socket) => entries.iter().for_each(|entry| sent(socket, rfc3164(entry))),
+            Sink::File(file) => append(file, entries),
+        }
+    }
+}
+
+/// `None` if nobody listens at `path`.
+fn connect(path: &Path) -> Option<UnixDatagram> {
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.set_nonblocking(true).and_then(|()| socket.connect(path)).ok()?;
+    Some(socket)
+}
+
+/// A FIFO that nobody reads is not waited for, and no link is followed.
+fn open(path: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o640).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+    options.open(path).ok()
+}
+
+/// `KEY=value` lines: no value of ours has a line end.
+fn native(entry: &Entry) -> String {
+    let mut text = format!(
+        "MESSAGE={}\nPRIORITY={}\nSYSLOG_IDENTIFIER={IDENTIFIER}\n",
+        one_line(&entry.message),
+        PRIORITY & 7
+    );
+    for (name, value) in &entry.fields {
+        text += &format!("GPU_COORD_{name}={}\n", one_line(value));
+    }
+    text
+}
+
+/// The daemon adds the time.
+fn rfc3164(entry: &Entry) -> String {
+    format!("<{PRIORITY}>{IDENTIFIER}[{}]: {}", std::process::id(), one_line(&entry.message))
+}
+
+/// In one write, so that lines of several processes do not mix.
+fn append(file: &mut File, entries: &[Entry]) {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now());
+    let lines: String = entries.iter().map(|entry| format!("{now} {}\n", one_line(&entry.message))).collect();
+    let _ = file.write_all(lines.as_bytes());
+}
+
+/// What others have named reaches a log without control characters.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::host::fixture::Tree;
+
+    fn entry() -> Entry {
+        Entry { message: "granted 0 to\npid 1".to_owned(), fields: vec![("ACTION", "grant".to_owned())] }
+    }
+
+    fn note(host: &Host, log: &Log, count: usize) {
+        if let Some(mut sink) = host.history(log) {
+            sink.write(&vec![entry(); count]);
+        }
+    }
+
+    #[test]
+    fn the_journal_comes_before_syslog() {
+        let tree = Tree::empty().file("run/systemd/journal/x", "");
+        let host = tree.host();
+        note(&host, &Log::Auto, 1); // nobody listens
+        let syslog = UnixDatagram::bind(tree.path("dev/log")).unwrap();
+        syslog.set_nonblocking(true).unwrap();
+        note(&host, &Log::Auto, 1);
+        let received = |socket: &UnixDatagram| {
+            let mut buffer = [0; 1024];
+            socket.recv(&mut buffer).ok().map(|count| String::from_utf8_lossy(&buffer[..count]).into_owned())
+        };
+        let own = std::process::id();
+        assert_eq!(received(&syslog), Some(format!("<14>gpu-coord[{own}]: granted 0 to?pid 1")));
+        let journal = UnixDatagram::bind(tree.path("run/systemd/journal/socket")).unwrap();
+        note(&host, &Log::Auto, 1);
+        let says =
+            "MESSAGE=granted 0 to?pid 1\nPRIORITY=6\nSYSLOG_IDENTIFIER=gpu-coord\nGPU_COORD_ACTION=grant\n";
+        assert_eq!(received(&journal).as_deref(), Some(says));
+        assert_eq!(received(&syslog), None);
+        note(&host, &Log::Nowhere, 1);
+        journal.set_nonblocking(true).unwrap();
+        assert_eq!(received(&journal), None);
+    }
+
+    #[test]
+    fn a_full_journal_is_not_waited_for() {
+        let tree = Tree::empty().file("run/systemd/journal/x", "");
+        let _journal = UnixDatagram::bind(tree.path("run/systemd/journal/socket")).unwrap();
+        note(&tree.host(), &Log::Auto, 10_000);
+    }
+
+    #[test]
+    fn a_file_is_added_to_and_no_link_is_followed() {
+        let tree = Tree::empty().file("log", "before\n").file("other", "").link("link", "other");
+        let host = tree.host();
+        note(&host, &Log::File(tree.path("log")), 2);
+        let text = fs::read_to_string(tree.path("log")).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (3, "before"));
+        assert!(lines[1].ends_with("Z granted 0 to?pid 1"), "{text}");
+        note(&host, &Log::File(tree.path("link")), 1);
+        assert_eq!(fs::read_to_string(tree.path("other")).unwrap(), "");
+    }
+}
