@@ -99,7 +99,9 @@ impl Container<'_> {
     /// The limit decides; at least one of both is there.
     fn resource(&mut self, name: &str, limit: Option<&Asked>, request: Option<&Asked>) -> Option<Request> {
         let asked = limit.or(request)?;
-        if let Some(mistake) = names::mistake(name, &self.rules.known()) {
+        let mistake = names::mistake(name, &self.rules.known());
+        let is_meant = mistake.is_none();
+        if let Some(mistake) = mistake {
             self.say(asked.line, mistake);
         }
         if !names::is_extended(name) {
@@ -114,7 +116,7 @@ impl Container<'_> {
             (Some(limit), Some(request)) => self.equal(name, limit, request),
             _ => {}
         }
-        let amount = amount?;
+        let amount = amount.filter(|_| is_meant)?;
         self.findings.extend(self.rules.over(asked.line, &self.who, name, amount));
         Some(Request { resource: name.to_owned(), amount, line: asked.line, stays: self.stays })
     }

@@ -83,12 +83,12 @@ pub(crate) enum Command {
         after_help = "Example: gpu-coord devices --source nvidia-smi"
     )]
     Devices(Devices),
-    /// Say what is wrong with Flink configurations and Kubernetes manifests, before they are deployed
+    /// Read configurations of Flink and Kubernetes before they are deployed
     #[command(
         override_usage = "gpu-coord check FILE... [OPTIONS]",
         help_template = ALLOCATION_HELP,
-        after_help = "Prints FILE:LINE: TEXT for what is wrong, OVER=NAME=COUNT for more than one share of a device,\n\
-                      or OK; status 1 if anything is wrong. FILE: config.yaml or flink-conf.yaml of Flink, or manifests.\n\
+        after_help = "FILE is a config.yaml or flink-conf.yaml of Flink, or has Kubernetes manifests. Prints OK; or, with status 1,\n\
+                      FILE:LINE: TEXT for each mistake, and OVER=NAME=COUNT before more than one share of a device.\n\
                       Example: gpu-coord check --host /opt/flink/conf/config.yaml"
     )]
     Check(Check),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::Context;
 use crate::check::{self, HostRules, Rules};
 use crate::cli::{self, Check};
-use crate::config::yaml::LARGEST;
+use crate::config::yaml::{LARGEST, Problem};
 use crate::device::Inventory;
 use crate::error::Error;
 use crate::notes::Notes;
@@ -27,27 +27,44 @@ pub(super) fn run(context: &Context<'_>, options: &Check, notes: &mut Notes) -> 
         refusal: &cli::refusal,
         host: options.host.then_some(HostRules { offered: &offered, executable: &executable }),
     };
-    let (mut text, mut wrong, mut found) = (String::new(), 0, 0);
+    let mut answer = Answer::default();
     for path in &options.files {
-        let contents = read(context, path)?;
-        let findings = check::check(path, &contents, &rules).map_err(|problem| Error::Configuration {
-            path: path.clone(),
-            line: problem.line,
-            column: problem.column,
-            problem: problem.text,
-        })?;
-        text += &check::lines(path, &findings);
-        wrong += usize::from(!findings.is_empty());
-        found += findings.len();
+        let _guard = context.watch(format!("the contents of {}", path.display()));
+        let contents = read(path)?;
+        let findings = check::check(path, &contents, &rules)
+            .map_err(|Problem { line, column, text }| wrong(path, line, column, text))?;
+        answer.text += &check::lines(path, &findings);
+        answer.mistakes += findings.len();
+        answer.files += usize::from(!findings.is_empty());
     }
-    context.stdout.write(if found == 0 { "OK\n" } else { &text }, context.deadline)?;
-    if found == 0 { Ok(()) } else { Err(verdict(found, wrong, options.files.len())) }
+    context.stdout.write(if answer.mistakes == 0 { "OK\n" } else { &answer.text }, context.deadline)?;
+    answer.verdict(&options.files)
 }
 
-fn verdict(found: usize, wrong: usize, files: usize) -> Error {
-    let what = if found == 1 { "1 thing is wrong".to_owned() } else { format!("{found} things are wrong") };
-    let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
-    Error::NotEnough(format!("{what}, in {wrong} of {files}; correct it before it is deployed"))
+#[derive(Default)]
+struct Answer {
+    text: String,
+    mistakes: usize,
+    /// Those with mistakes.
+    files: usize,
+}
+
+impl Answer {
+    fn verdict(&self, files: &[PathBuf]) -> Result<(), Error> {
+        let mistakes = match self.mistakes {
+            0 => return Ok(()),
+            1 => "1 mistake".to_owned(),
+            many => format!("{many} mistakes"),
+        };
+        Err(Error::NotEnough(match files {
+            [only] => format!("{mistakes} in {}", only.display()),
+            _ => format!("{mistakes}, in {} of {} files", self.files, files.len()),
+        }))
+    }
+}
+
+fn wrong(path: &Path, line: usize, column: usize, problem: String) -> Error {
+    Error::Configuration { path: path.to_owned(), line, column, problem }
 }
 
 fn offered(inventory: &Inventory, resources: &Resources, name: Option<&str>) -> usize {
@@ -55,22 +72,20 @@ fn offered(inventory: &Inventory, resources: &Resources, name: Option<&str>) -> 
 }
 
 /// Whatever can be read, as `<(helm template ...)` makes it: its writer is waited for.
-fn read(context: &Context<'_>, path: &Path) -> Result<String, Error> {
-    let _guard = context.watch(format!("the contents of {}", path.display()));
+fn read(path: &Path) -> Result<String, Error> {
     let mut bytes = Vec::new();
     let limit = LARGEST as u64 + 1;
     let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
     read.map_err(Error::io("read", path))?;
-    let refused = |problem: String| Error::File { path: path.to_owned(), problem };
     if bytes.len() > LARGEST {
-        return Err(refused(format!("larger than {} MiB, and so no configuration", LARGEST >> 20)));
+        let problem = format!("larger than {} MiB, and so no configuration", LARGEST >> 20);
+        return Err(Error::File { path: path.to_owned(), problem });
     }
     String::from_utf8(bytes).map_err(|error| {
-        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
-            .iter()
-            .filter(|it| **it == b'\n')
-            .count();
-        Error::Malformed { path: path.to_owned(), line, problem: "not UTF-8".to_owned() }
+        let before = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+        let last = before.rsplit('\n').next().unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        wrong(path, line, last.chars().count() + 1, "not UTF-8".to_owned())
     })
 }
 

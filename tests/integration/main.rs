@@ -14,6 +14,7 @@ mod fake_nvml;
 mod files;
 mod handover;
 mod hanging;
+mod history;
 mod inventory;
 mod isolation;
 mod lock;

@@ -3,6 +3,7 @@
 //! The nodes are of a major that no driver has: one that may be opened is answered ENXIO, and one that is denied
 //! EPERM. Every test has control groups of its own, below the root of the hierarchy.
 
+mod amd;
 mod at_once;
 mod bpf;
 mod cell;
