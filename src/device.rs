@@ -211,6 +211,13 @@ pub(crate) struct Unit {
     pub(crate) slot: Option<u32>,
 }
 
+impl Unit {
+    /// What it is, or a share of.
+    pub(crate) fn part(&self) -> Part {
+        Part { device: self.device, instance: self.instance }
+    }
+}
+
 /// What a name can mean: a device with all that it is divided into, or one instance of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Part {
@@ -271,7 +278,7 @@ impl Inventory {
 
     /// Into how many shares that which the unit is of is given.
     pub(crate) fn slots_of(&self, unit: &Unit) -> Option<u32> {
-        self.slots(&Part { device: unit.device, instance: unit.instance })
+        self.slots(&unit.part())
     }
 
     /// Every UUID, of devices and of instances.

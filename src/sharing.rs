@@ -18,7 +18,7 @@ pub(crate) struct Resources {
     /// Asked for if nothing is said.
     plain: String,
     /// Whether somebody has said what is offered under which name.
-    is_configured: bool,
+    pub(crate) is_configured: bool,
     fails_requests_greater_than_one: bool,
 }
 
@@ -49,6 +49,17 @@ impl Resources {
         Ok(resources)
     }
 
+    /// Of a host that has no device.
+    pub(crate) fn none() -> Resources {
+        Resources {
+            names: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            plain: String::new(),
+            is_configured: false,
+            fails_requests_greater_than_one: false,
+        }
+    }
+
     fn share(&mut self, part: Part, shared: &SharedResource, way: Way, inventory: &mut Inventory) {
         self.shared.insert(part, way);
         if let Some(name) = &shared.rename {
@@ -74,12 +85,12 @@ impl Resources {
 
     /// What a unit is called; `None`: it is not offered.
     pub(crate) fn name(&self, unit: &Unit) -> Option<&str> {
-        self.names.get(&part(unit)).map(String::as_str)
+        self.names.get(&unit.part()).map(String::as_str)
     }
 
     /// How a unit is shared with others.
     pub(crate) fn way(&self, unit: &Unit) -> Option<Way> {
-        self.shared.get(&part(unit)).copied()
+        self.shared.get(&unit.part()).copied()
     }
 
     /// Every name that the host has, with how many units.
@@ -142,10 +153,6 @@ impl Resources {
     }
 }
 
-fn part(unit: &Unit) -> Part {
-    Part { device: unit.device, instance: unit.instance }
-}
-
 /// `1g.5gb+me` is no name of a resource, `1g.5gb.me` is.
 fn profile(inventory: &Inventory, unit: &Unit) -> Option<String> {
     let instance = inventory.devices[unit.device].instances.as_ref()?.get(unit.instance?)?;
@@ -166,7 +173,7 @@ fn names(
         (Some(_), Some(MigStrategy::None)) => None,
         (Some(_), Some(MigStrategy::Mixed)) => profile(inventory, unit),
     };
-    Ok(inventory.units().filter_map(|unit| Some((part(&unit), name(&unit)?))).collect())
+    Ok(inventory.units().filter_map(|unit| Some((unit.part(), name(&unit)?))).collect())
 }
 
 /// Strategy `single` speaks of one kind of unit.

@@ -53,7 +53,10 @@ impl Confined {
         rules: &Rules,
         nodes: &[PathBuf],
     ) -> Result<(), Error> {
-        self.group.set(rules)?;
+        match self.before {
+            None => self.group.set(rules)?,
+            Some(_) => self.group.change(rules)?,
+        }
         proof::prove(host, &self.group.place, rules, nodes, self.deadline)?;
         self.moved.move_in(host, owner.pid, &self.group.place, self.deadline)
     }
@@ -78,7 +81,7 @@ impl Confined {
 
     fn take_back(&self) -> Result<(), Error> {
         match &self.before {
-            Some(before) => self.moved.take_out().and(self.group.set(before)),
+            Some(before) => self.moved.take_out().and(self.group.change(before)),
             None => {
                 // What is undone after the deadline is undone all the same.
                 let deadline = Deadline::after(PATIENCE);

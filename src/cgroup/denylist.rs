@@ -55,6 +55,11 @@ impl Denylist {
         self.spans.iter().any(holds)
     }
 
+    /// These nodes too, but for those of `granted`.
+    pub(crate) fn with(&self, others: &Denylist, granted: &BTreeSet<NodeNumber>) -> Denylist {
+        Denylist::of(self.numbers().chain(others.numbers().filter(|number| !granted.contains(number))))
+    }
+
     /// Every node, in order.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = NodeNumber> + '_ {
         self.spans
@@ -351,6 +356,8 @@ mod tests {
         let denylist = Denylist::of(["1:3", "1:1", "1:2", "0:9", "1:5"].map(number));
         assert_eq!(shown(&denylist), "0:9 1:1-3 1:5");
         assert_eq!(denylist.numbers().count(), 5);
+        let more = denylist.with(&Denylist::of(["1:4", "1:6"].map(number)), &numbers(&["1:6", "1:1"]));
+        assert_eq!(shown(&more), "0:9 1:1-5", "what is denied here stays so");
         assert!(
             denylist.denies(number("1:2"))
                 && !denylist.denies(number("1:4"))

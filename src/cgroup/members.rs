@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::cgroup::membership::Place;
+use crate::cgroup::membership::{Place, Version};
 use crate::cgroup::namesake::is_name;
 use crate::error::Error;
 use crate::host::Host;
@@ -17,6 +17,9 @@ use crate::host::deadline::Deadline;
 
 /// The control file that lists the processes of a group and takes those that are moved there.
 pub(super) const PROCESSES: &str = "cgroup.procs";
+
+/// The threads of a group, with version 2.
+const THREADS: &str = "cgroup.threads";
 
 /// Who was moved, and from where.
 #[derive(Debug, Default)]
@@ -119,10 +122,18 @@ pub(super) fn empty<'a>(
     }
 }
 
-/// The processes of a group; none if there is no such group.
+/// The processes of a group; none if there is no such group. One whose first thread has ended is listed by its
+/// threads alone, with version 2, and each of them stands for it.
 pub(super) fn members(group: &Place) -> Result<Vec<u32>, Error> {
-    let path = group.directory.join(PROCESSES);
-    match fs::read_to_string(&path) {
+    let processes = listed(&group.directory.join(PROCESSES))?;
+    if !processes.is_empty() || group.version == Version::V1 {
+        return Ok(processes);
+    }
+    listed(&group.directory.join(THREADS))
+}
+
+fn listed(path: &Path) -> Result<Vec<u32>, Error> {
+    match fs::read_to_string(path) {
         Ok(list) => Ok(list.lines().filter_map(|line| line.parse().ok()).collect()),
         Err(error) if is_gone(&error) => Ok(Vec::new()),
         Err(error) => Err(Error::Isolation(format!("cannot read {}: {error}", path.display()))),

@@ -177,12 +177,22 @@ impl Group {
         }
     }
 
-    /// Puts other rules in the place of those in force.
-    pub(crate) fn set(&self, rules: &Rules) -> Result<(), Error> {
+    /// The rules of a group that has none.
+    fn set(&self, rules: &Rules) -> Result<(), Error> {
         match self.place.version {
             Version::V1 => v1::set(&self.place.directory, &rules.denied, &rules.granted),
             Version::V2 => v2::deny(&self.place.directory, &rules.denied),
         }
+    }
+
+    /// Other rules for a group that has some: what was denied stays so, unless it is granted, since the inventory
+    /// at hand may be of other devices. Version 1 adds of itself.
+    pub(crate) fn change(&self, rules: &Rules) -> Result<(), Error> {
+        if self.place.version == Version::V1 {
+            return self.set(rules);
+        }
+        let before = v2::denied(&self.place.directory)?.unwrap_or_default();
+        v2::deny(&self.place.directory, &rules.denied.with(&before, &rules.granted))
     }
 
     fn make(&self) -> Result<(), Error> {

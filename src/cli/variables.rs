@@ -81,16 +81,13 @@ pub(super) fn words(
 ) -> Result<Vec<OsString>, Error> {
     let variables = set(variables, command)?;
     let mut defaults = set(defaults, command)?;
-    let mut overruling = Vec::new();
-    for (arg, variable) in &variables {
-        // What is off contradicts nothing.
-        overruling.push((*arg, variable.word(arg)?.is_some()));
-    }
     defaults.retain(|(arg, _)| {
-        let overrules = |(other, is_on): &(&Arg, bool)| {
-            other.get_id() == arg.get_id() || (*is_on && contradict(arg, other, command))
+        let overrules = |(other, variable): &(&Arg, &Variable)| {
+            // What is off contradicts nothing.
+            let is_on = || variable.word(other).is_ok_and(|word| word.is_some());
+            other.get_id() == arg.get_id() || (contradict(arg, other, command) && is_on())
         };
-        !overruling.iter().any(overrules)
+        !variables.iter().any(overrules)
     });
     let mut words = Vec::new();
     for (arg, variable) in variables.into_iter().chain(defaults) {

@@ -14,10 +14,11 @@ use crate::cli::{self, Check};
 use crate::config::yaml::{LARGEST, Problem};
 use crate::device::Inventory;
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::notes::Notes;
 use crate::sharing::Resources;
 
-pub(super) fn run(context: &Context<'_>, options: &Check, notes: &mut Notes) -> Result<(), Error> {
+pub(super) fn run(context: &Context<'_>, options: &Check, notes: &mut Notes) -> Result<Exit, Error> {
     let host = options.host.then(|| context.inventory(&options.source, notes)).transpose()?;
     let offered = |name: Option<&str>| {
         host.as_ref().map_or(0, |(inventory, resources)| offered(inventory, resources, name))
@@ -27,40 +28,17 @@ pub(super) fn run(context: &Context<'_>, options: &Check, notes: &mut Notes) -> 
         refusal: &cli::refusal,
         host: options.host.then_some(HostRules { offered: &offered, executable: &executable }),
     };
-    let mut answer = Answer::default();
+    let mut text = String::new();
     for path in &options.files {
         let _guard = context.watch(format!("the contents of {}", path.display()));
         let contents = read(path)?;
         let findings = check::check(path, &contents, &rules)
             .map_err(|Problem { line, column, text }| wrong(path, line, column, text))?;
-        answer.text += &check::lines(path, &findings);
-        answer.mistakes += findings.len();
-        answer.files += usize::from(!findings.is_empty());
+        text += &check::lines(path, &findings);
     }
-    context.stdout.write(if answer.mistakes == 0 { "OK\n" } else { &answer.text }, context.deadline)?;
-    answer.verdict(&options.files)
-}
-
-#[derive(Default)]
-struct Answer {
-    text: String,
-    mistakes: usize,
-    /// Those with mistakes.
-    files: usize,
-}
-
-impl Answer {
-    fn verdict(&self, files: &[PathBuf]) -> Result<(), Error> {
-        let mistakes = match self.mistakes {
-            0 => return Ok(()),
-            1 => "1 mistake".to_owned(),
-            many => format!("{many} mistakes"),
-        };
-        Err(Error::NotEnough(match files {
-            [only] => format!("{mistakes} in {}", only.display()),
-            _ => format!("{mistakes}, in {} of {} files", self.files, files.len()),
-        }))
-    }
+    let is_right = text.is_empty();
+    context.stdout.write(if is_right { "OK\n" } else { &text }, context.deadline)?;
+    Ok(if is_right { Exit::Success } else { Exit::NotEnough })
 }
 
 fn wrong(path: &Path, line: usize, column: usize, problem: String) -> Error {

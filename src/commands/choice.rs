@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::kin::Kin;
 use super::remains::Remains;
 use crate::assignment::{Owner, Record, Standing};
-use crate::device::{Health, Inventory, Unit};
+use crate::device::{Health, Inventory, Part, Unit};
 use crate::error::Error;
 use crate::host::Host;
 use crate::notes::Notes;
@@ -51,7 +51,25 @@ impl Choice<'_> {
             let pids = known.borrow().get(&device).cloned().unwrap_or_default();
             notes.warnings.extend(self.in_use(host, device, &pids));
         }
+        notes.warnings.extend(self.several_instances(&units));
         Ok(units)
+    }
+
+    /// CUDA uses one instance, however many it is shown.
+    fn several_instances(&self, units: &[Unit]) -> Option<String> {
+        let is_own = |holder: &usize| {
+            self.requester.is_some_and(|requester| self.record.assignments[*holder].owner.is(requester))
+        };
+        let places = self.occupancy.places.iter().filter(|place| place.holders.iter().any(is_own));
+        let all = units.iter().chain(places.map(|place| &place.unit));
+        let given = units.iter().filter(|unit| unit.instance.is_some()).count();
+        let instances: BTreeSet<Part> = all.map(Unit::part).filter(|part| part.instance.is_some()).collect();
+        (given > 0 && instances.len() > 1).then(|| {
+            format!(
+                "{} MIG instances for one owner, and CUDA uses one of them alone: ask for 1, or for a larger profile",
+                instances.len()
+            )
+        })
     }
 
     fn others(&self, device: usize) -> Vec<u32> {

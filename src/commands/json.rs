@@ -108,6 +108,7 @@ pub(super) fn owner(host: &Host, assignment: &Assignment, standing: Standing) ->
         "command": if is_alive { command(host, owner) } else { None },
         "standing": standing,
         "since": assignment.since,
+        "namespace": assignment.namespace,
         "grant": assignment.grant.map(|grant| format!("{:016x}", grant.id)),
         "invocation_id": assignment.invocation,
         "cgroup": assignment.cgroup,

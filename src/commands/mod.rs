@@ -67,6 +67,7 @@ pub(crate) fn run(
     let context = Context { host, config, log: &command.common().log, surroundings, stdout, deadline };
     let done = match command {
         Command::Doctor(options) => return doctor::run(&context, options, notes),
+        Command::Check(options) => return check::run(&context, options, notes),
         Command::Discover(options) => match surroundings.grant.as_deref().filter(|_| !options.more) {
             Some(grant) => taken::run(&context, grant, &options.allocation, notes),
             None => allocate::run(&context, Form::Discover, &options.allocation, notes),
@@ -77,7 +78,6 @@ pub(crate) fn run(
         Command::Reclaim(options) => reclaim::run(&context, options, notes),
         Command::Status(options) => status::run(&context, options, notes),
         Command::Devices(options) => devices::run(&context, options, notes),
-        Command::Check(options) => check::run(&context, options, notes),
     };
     done.map(|()| Exit::Success)
 }

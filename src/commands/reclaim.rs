@@ -20,7 +20,8 @@ use crate::notes::Notes;
 use crate::policy;
 
 pub(super) fn run(context: &Context<'_>, options: &Reclaim, notes: &mut Notes) -> Result<(), Error> {
-    let (inventory, _) = context.inventory(&options.source, notes)?;
+    // However they are shared: it matters here who lives.
+    let inventory = context.devices(&options.source, notes)?;
     let path = &options.file.coordination_file;
     let _guard = context.guard(path);
     context.check_place(path, notes)?;

@@ -92,7 +92,7 @@ impl<'a> Remains<'a> {
     fn clear_one(&self, position: usize, inventory: &Inventory, notes: &mut Notes) -> Result<(), Error> {
         if self.remove(position, notes)? {
             let rules = isolation::nodes(self.host, inventory)?.rules_of_orphans(inventory);
-            self.group(position)?.set(&rules)?;
+            self.group(position)?.change(&rules)?;
         }
         Ok(())
     }

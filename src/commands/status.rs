@@ -72,9 +72,10 @@ fn inventory(
         Err(error) => {
             notes.warn(format!("{error}; only the record is shown"));
             let source = options.source.source.to_string();
-            let mut inventory =
+            let inventory =
                 Inventory { source, driver_version: None, devices: Vec::new(), tells_instances: false };
-            let resources = context.resources(&mut inventory)?;
+            // Whatever the configuration shares, there is nothing here to share.
+            let resources = Resources::none();
             Ok((inventory, resources, Selection::default()))
         }
     }

@@ -1,6 +1,8 @@
 //! `gpu-coord AMOUNT` inside of `gpu-coord exec`: the answer is out of what `exec` was given, each unit once, and
 //! whoever asks owns it from then on, since a start script may have left by now.
 
+use std::collections::BTreeSet;
+
 use super::allocate::find_owner;
 use super::{Context, answer, eligible};
 use crate::assignment::{Assignment, Grant, Origin, Owner, Record, Standing};
@@ -82,7 +84,12 @@ impl Passing {
             .places
             .iter()
             .flat_map(|place| place.holders.iter().map(|holder| (*holder, place.unit)));
+        let mut seen = BTreeSet::new();
         for (holder, unit) in holders {
+            // Of a line that holds more by now, since its device is shared in another way, the first.
+            if !seen.insert(holder) {
+                continue;
+            }
             let assignment = &record.assignments[holder];
             let Some(origin) = assignment.origin.filter(|origin| origin.grant == id) else { continue };
             if is_alive(holder) {

@@ -112,13 +112,14 @@ impl View<'_> {
     pub(super) fn as_table(&self) -> String {
         let heads = ["INDEX", "MODEL", "STATE", "PID", "UID", "SINCE", "COMMAND"];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        rows[0].extend(self.shows_resources().then(|| "RESOURCE".to_owned()));
         rows[0].extend(self.shows_groups().then(|| "CONTROL GROUP".to_owned()));
         for place in self.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
             rows.extend(self.rows(place));
         }
         rows.extend(self.elsewhere().into_iter().map(|position| {
             let index = self.record.assignments[position].index.to_string();
-            self.row(index, String::new(), "not here".to_owned(), Some(position))
+            self.row([index, String::new(), "not here".to_owned(), String::new()], Some(position))
         }));
         table(&rows) + &self.quotas()
     }
@@ -149,15 +150,17 @@ impl View<'_> {
         let name = place.state(self.inventory, self.standing).name();
         let state = self.reason(place).map_or_else(|| name.to_owned(), |reason| format!("{name}: {reason}"));
         let state = state + &in_use(&self.others(place.unit.device, device).unwrap_or_default());
+        let resource = self.resources.name(&place.unit).unwrap_or_default().to_owned();
+        let cells = [index, model, state, resource];
         let holders = self.holders(place);
         if holders.is_empty() {
-            return vec![self.row(index, model, state, None)];
+            return vec![self.row(cells, None)];
         }
-        let row = |holder: usize| self.row(index.clone(), model.clone(), state.clone(), Some(holder));
-        holders.into_iter().map(row).collect()
+        holders.into_iter().map(|holder| self.row(cells.clone(), Some(holder))).collect()
     }
 
-    fn row(&self, index: String, model: String, state: String, holder: Option<usize>) -> Vec<String> {
+    /// What is said of a unit, and who holds it.
+    fn row(&self, [index, model, state, resource]: [String; 4], holder: Option<usize>) -> Vec<String> {
         let assignment = holder.map(|position| &self.record.assignments[position]);
         let is_alive = holder.is_some_and(|position| (self.standing)(position) == Standing::Alive);
         let command = assignment.filter(|_| is_alive).and_then(|held| json::command(self.host, &held.owner));
@@ -172,8 +175,14 @@ impl View<'_> {
             since.unwrap_or_default(),
             command.unwrap_or_default(),
         ];
+        row.extend(self.shows_resources().then_some(resource));
         row.extend(self.shows_groups().then_some(group));
         row
+    }
+
+    /// Where somebody has said what the units are called.
+    fn shows_resources(&self) -> bool {
+        self.resources.is_configured
     }
 
     /// Most hosts have none.

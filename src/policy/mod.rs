@@ -3,15 +3,15 @@
 //!
 //! A unit that nobody holds goes before one whose owner has died: the order of Flink's own script. What is
 //! sick, where it is given at all, goes after what is sound, then what others compute on, and last of all what
-//! a dead owner's descendants may still have open. What cannot be known is treated as held.
+//! a dead owner's descendants may still have open. What cannot be known is treated as held. Of shared devices it
+//! matters more how many share each of them: see `shares`.
 
 mod in_use;
 mod names;
 mod occupancy;
 mod quota;
+mod shares;
 mod shortage;
-
-use std::collections::{BTreeSet, HashMap};
 
 use crate::assignment::{Record, Standing};
 use crate::device::{Health, Inventory, Unit};
@@ -88,55 +88,25 @@ impl Situation<'_> {
         let eligible: Vec<&Place<'_>> = self.occupancy.of_units(request.units).collect();
         can_ever_be_given(request.amount, eligible.len(), self.occupancy.places.len())?;
         let amount = usize::try_from(request.amount).unwrap_or(usize::MAX);
-        let has_shares = request.units.iter().any(|unit| unit.slot.is_some());
-        let mut given: Vec<Unit> = Vec::new();
-        for class in Class::in_order() {
-            let fits = eligible.iter().copied().filter(|place| self.is_of(place, class, request));
-            let wanted = amount - given.len();
-            if has_shares {
-                let chosen = self.choose(fits.collect(), wanted, request.packs, &given);
-                given.extend(chosen);
-            } else {
-                given.extend(fits.take(wanted).map(|place| place.unit));
-            }
-        }
+        let given = if request.units.iter().any(|unit| unit.slot.is_some()) {
+            self.shares(&eligible, amount, request)
+        } else {
+            let all = Class::in_order().flat_map(|class| self.of_class(&eligible, class, request));
+            all.take(amount).map(|place| place.unit).collect()
+        };
         if given.len() == amount {
             return Ok(given);
         }
         Err(self.shortage(&eligible, given.len(), request))
     }
 
-    /// Shares of devices: those that this request has least of and others hold least of come first, or, packed, those
-    /// that are held most.
-    fn choose(&self, mut fits: Vec<&Place<'_>>, wanted: usize, packs: bool, given: &[Unit]) -> Vec<Unit> {
-        let mut own: HashMap<usize, usize> = HashMap::new();
-        given.iter().for_each(|unit| *own.entry(unit.device).or_default() += 1);
-        let devices: BTreeSet<usize> = fits.iter().map(|place| place.unit.device).collect();
-        let held: HashMap<usize, usize> =
-            devices.into_iter().map(|device| (device, self.held(device))).collect();
-        let mut chosen = Vec::new();
-        while chosen.len() < wanted && !fits.is_empty() {
-            let rank = |place: &&Place<'_>| {
-                let device = place.unit.device;
-                let (own, held) = (own.get(&device).copied().unwrap_or(0), held[&device]);
-                if packs { (usize::MAX - own - held, 0) } else { (own, held) }
-            };
-            let Some((at, place)) = fits.iter().enumerate().min_by_key(|(_, place)| rank(place)) else {
-                break;
-            };
-            let unit = place.unit;
-            fits.remove(at);
-            *own.entry(unit.device).or_default() += 1;
-            chosen.push(unit);
-        }
-        chosen
-    }
-
-    /// How many shares of a device others hold, or may hold.
-    fn held(&self, device: usize) -> usize {
-        let is_dead = |holder: &usize| (self.standing)(*holder) == Standing::Dead;
-        let places = self.occupancy.of_device(device).iter();
-        places.filter(|place| !place.holders.iter().all(is_dead)).count()
+    fn of_class<'p, 'r>(
+        &self,
+        eligible: &'p [&'r Place<'r>],
+        class: Class,
+        request: &Request<'_>,
+    ) -> impl Iterator<Item = &'r Place<'r>> {
+        eligible.iter().copied().filter(move |place| self.is_of(place, class, request))
     }
 
     /// Whether the unit may be given, and is of that class. What costs least is asked first.

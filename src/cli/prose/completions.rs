@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
 use clap_complete::{Shell, generate};
 
-use super::{forms, options};
+use super::{forms, leaked, options};
 use crate::cli::options::Cli;
 
 /// What stands for every AMOUNT, and is offered as the first word.
@@ -45,7 +45,7 @@ fn generated(shell: Shell) -> String {
 
 /// The program as clap_complete can understand it.
 fn command() -> Command {
-    let names: Vec<String> = forms().iter().skip(1).map(|form| form.get_name().to_owned()).collect();
+    let names = forms().iter().skip(1).map(|form| leaked(form.get_name())).collect::<Vec<_>>();
     let topic = Arg::new("topic").value_parser(PossibleValuesParser::new(names)).help("Of which command");
     let root = Command::new("gpu-coord").version("0").disable_help_subcommand(true);
     let help = Command::new("help").disable_help_flag(true).about("Print the help of a command").arg(topic);
@@ -54,10 +54,10 @@ fn command() -> Command {
 
 fn form(of: &Command) -> Command {
     let is_bare = Cli::command().find_subcommand(of.get_name()).is_none();
-    let name = if is_bare { ONE } else { of.get_name() };
+    let name = if is_bare { ONE } else { leaked(of.get_name()) };
     let about = of.get_about().cloned().unwrap_or_default();
-    let form = Command::new(name.to_owned()).about(about);
-    let aliases: Vec<String> = of.get_visible_aliases().map(ToOwned::to_owned).collect();
+    let form = Command::new(name).about(about);
+    let aliases: Vec<&str> = of.get_visible_aliases().map(leaked).collect();
     let operands = of.get_positionals().filter(|_| !is_bare).cloned();
     form.visible_aliases(aliases).args(options(of).cloned().map(option)).args(operands.map(operand))
 }

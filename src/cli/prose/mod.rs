@@ -34,6 +34,11 @@ fn options(form: &Command) -> impl Iterator<Item = &Arg> {
     form.get_arguments().filter(is_shown)
 }
 
+/// clap keeps names that live as long as the program.
+fn leaked(name: &str) -> &'static str {
+    name.to_owned().leak()
+}
+
 fn files() -> Vec<(String, String)> {
     let mut files = vec![("man/gpu-coord.1".to_owned(), manual::page())];
     files.extend(completions::files());

@@ -1,0 +1,72 @@
+//! The shares of devices, or of instances: which of them a request is given.
+//!
+//! Spread, the shares of one request lie on as many devices as there are, since two of one device are not twice the
+//! power, and first on those that others share least. Packed, what is shared most is filled first. Whether nobody
+//! holds a share or somebody dead decides only among those of one device.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::{Class, Place, Request, Situation};
+use crate::assignment::Standing;
+use crate::device::{Part, Unit};
+
+/// What is shared, as far as it can be given.
+struct Shared {
+    /// Shares that this request is given.
+    own: usize,
+    /// Shares that others hold, or may hold.
+    held: usize,
+    /// What is left to be given, in order.
+    left: VecDeque<Unit>,
+}
+
+impl Shared {
+    /// The least comes first.
+    fn rank(&self, packs: bool) -> (usize, usize) {
+        if packs { (usize::MAX - self.own - self.held, 0) } else { (self.own, self.held) }
+    }
+}
+
+impl Situation<'_> {
+    /// As many as there are, up to `amount`. What is sick, in use by others or open to orphans comes after all that
+    /// is not, whoever shares it.
+    pub(super) fn shares(&self, eligible: &[&Place<'_>], amount: usize, request: &Request<'_>) -> Vec<Unit> {
+        let mut given: Vec<Unit> = Vec::new();
+        for class in Class::in_order().filter(|class| !class.is_stale) {
+            let stale = Class { is_stale: true, ..class };
+            let fits = self.of_class(eligible, class, request).chain(self.of_class(eligible, stale, request));
+            let fits: Vec<Unit> = fits.map(|place| place.unit).collect();
+            let chosen = self.choose(&fits, amount - given.len(), request.packs, &given);
+            given.extend(chosen);
+        }
+        given
+    }
+
+    fn choose(&self, fits: &[Unit], wanted: usize, packs: bool, given: &[Unit]) -> Vec<Unit> {
+        let mut all: Vec<Shared> = Vec::new();
+        let mut positions: HashMap<Part, usize> = HashMap::new();
+        for unit in fits {
+            let at = *positions.entry(unit.part()).or_insert_with(|| {
+                let own = given.iter().filter(|other| other.part() == unit.part()).count();
+                all.push(Shared { own, held: self.held(unit.part()), left: VecDeque::new() });
+                all.len() - 1
+            });
+            all[at].left.push_back(*unit);
+        }
+        let mut chosen = Vec::new();
+        while chosen.len() < wanted {
+            let left = all.iter_mut().filter(|shared| !shared.left.is_empty());
+            let Some(next) = left.min_by_key(|shared| shared.rank(packs)) else { break };
+            chosen.extend(next.left.pop_front());
+            next.own += 1;
+        }
+        chosen
+    }
+
+    fn held(&self, part: Part) -> usize {
+        let is_dead = |holder: &usize| (self.standing)(*holder) == Standing::Dead;
+        let places = self.occupancy.of_device(part.device).iter();
+        let shares = places.filter(|place| place.unit.part() == part);
+        shares.filter(|place| !place.holders.iter().all(is_dead)).count()
+    }
+}
