@@ -320,6 +320,9 @@ pub(crate) struct Status {
     /// Print JSON, version 1
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print metrics, for node_exporter's textfile collector
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) prometheus: bool,
     #[command(flatten)]
     pub(crate) file: FileOptions,
     #[command(flatten)]

@@ -16,6 +16,7 @@ mod history;
 mod isolation;
 mod json;
 mod kin;
+mod metrics;
 mod mps;
 mod quota;
 mod reclaim;

@@ -54,7 +54,12 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
         standing: &standing,
         in_use,
     };
-    let text = if options.json { view.as_json(path, notes) } else { view.as_table() };
+    let is_consistent = snapshot.as_ref().is_none_or(|snapshot| snapshot.is_consistent);
+    let text = match () {
+        () if options.json => view.as_json(path, notes),
+        () if options.prometheus => view.as_metrics(is_consistent),
+        () => view.as_table(),
+    };
     context.stdout.write(&text, context.deadline)
 }
 

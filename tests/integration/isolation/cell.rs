@@ -1,5 +1,6 @@
 //! The hierarchies of the machine, and a control group of a test's own in one of them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -84,6 +85,13 @@ impl Cell {
         let directory = version.root().unwrap().join(&name);
         fs::create_dir(&directory).unwrap();
         Cell { version, path: format!("/{name}"), directory }
+    }
+
+    /// A group below, to which the owners of a test are to be moved.
+    pub(crate) fn below(&self, name: &OsStr) -> PathBuf {
+        let directory = self.directory.join(name);
+        fs::create_dir(&directory).unwrap();
+        directory
     }
 
     pub(crate) fn take(&self, pid: u32) {

@@ -18,6 +18,7 @@ mod namespaces;
 mod nested;
 mod numbering;
 mod nvidia;
+mod odd;
 mod options;
 mod orphans;
 mod owner;

@@ -1,0 +1,123 @@
+//! `gpu-coord status --prometheus`: what is held, as text that node_exporter's textfile collector takes.
+//!
+//! Format: OpenMetrics 1.0 as far as Prometheus' older text format has it too, so that both read it; names end in
+//! their units. One family after the other, each with its help, and `# EOF` at the end.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::quota::Sum;
+use super::view::View;
+use crate::device::{Device, Health};
+
+const MIB: u64 = 1 << 20;
+
+/// The families of metrics, one after the other.
+#[derive(Debug, Default)]
+struct Text {
+    text: String,
+}
+
+impl Text {
+    /// Begins a family of gauges.
+    fn family(&mut self, name: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} gauge");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        let labels: Vec<String> =
+            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let _ = writeln!(self.text, "{name}{{{}}} {value}", labels.join(","));
+    }
+}
+
+/// A model's name may hold anything.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace(char::is_control, "?")
+}
+
+impl View<'_> {
+    pub(super) fn as_metrics(&self, is_consistent: bool) -> String {
+        let mut text = Text::default();
+        self.devices(&mut text);
+        self.units(&mut text);
+        self.limits(&mut text);
+        text.family("gpu_coord_record_consistent", "Whether the record was read under its lock.");
+        let _ = writeln!(text.text, "gpu_coord_record_consistent {}", u64::from(is_consistent));
+        text.text + "# EOF\n"
+    }
+
+    fn devices(&self, text: &mut Text) {
+        let each = |text: &mut Text, name: &str, value: &dyn Fn(&Device) -> Option<u64>| {
+            for device in &self.inventory.devices {
+                if let Some(value) = value(device) {
+                    text.sample(name, &[("index", &device.index.to_string()), ("id", &id(device))], value);
+                }
+            }
+        };
+        text.family("gpu_coord_device_info", "A device, with what is known of it.");
+        for device in &self.inventory.devices {
+            let (index, model) = (device.index.to_string(), device.name.clone().unwrap_or_default());
+            let labels = [
+                ("index", &*index),
+                ("id", &id(device)),
+                ("model", &*model),
+                ("source", &self.inventory.source),
+            ];
+            text.sample("gpu_coord_device_info", &labels, 1);
+        }
+        text.family("gpu_coord_device_sound", "Whether a device can be relied on.");
+        each(text, "gpu_coord_device_sound", &|device| Some(u64::from(device.health == Health::Sound)));
+        text.family("gpu_coord_device_memory_bytes", "Memory of a device.");
+        each(text, "gpu_coord_device_memory_bytes", &|device| Some(device.memory_mib? * MIB));
+        text.family("gpu_coord_device_memory_used_bytes", "Memory of a device in use.");
+        each(text, "gpu_coord_device_memory_used_bytes", &|device| Some(device.memory_used_mib? * MIB));
+    }
+
+    /// By resource and state: a series for each unit would be of no use.
+    fn units(&self, text: &mut Text) {
+        let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for place in &self.occupancy.places {
+            let resource = self.resources.name(&place.unit).unwrap_or_default();
+            let state = place.state(self.inventory, self.standing).name();
+            *counts.entry((resource, state)).or_default() += 1;
+        }
+        text.family("gpu_coord_units", "Units of a resource in a state.");
+        for ((resource, state), count) in counts {
+            text.sample("gpu_coord_units", &[("resource", resource), ("state", state)], count);
+        }
+    }
+
+    fn limits(&self, text: &mut Text) {
+        let each = |text: &mut Text, name: &str, value: &dyn Fn(&Sum) -> Option<u64>| {
+            for ((namespace, resource), sum) in &self.sums {
+                if let Some(value) = value(sum) {
+                    text.sample(name, &[("namespace", namespace), ("resource", resource)], value);
+                }
+            }
+        };
+        text.family("gpu_coord_namespace_used_units", "Units that the living owners of a namespace hold.");
+        each(text, "gpu_coord_namespace_used_units", &|sum| Some(sum.used));
+        text.family("gpu_coord_namespace_limit_units", "The quota of a namespace.");
+        each(text, "gpu_coord_namespace_limit_units", &|sum| sum.limit);
+    }
+}
+
+/// What names the device for ever.
+fn id(device: &Device) -> String {
+    let identity = &device.identity;
+    let pci = || identity.pci.map(|pci| pci.to_string());
+    identity.uuid.clone().or_else(|| identity.id.clone()).or_else(pci).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_one_line() {
+        let mut text = Text::default();
+        text.sample("x", &[("model", "a\"b\\c\nd\u{1b}")], 7);
+        assert_eq!(text.text, "x{model=\"a\\\"b\\\\c?d?\"} 7\n");
+    }
+}
