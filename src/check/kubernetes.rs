@@ -30,7 +30,7 @@ fn walk(
         return Ok(());
     }
     let entries = node.merged().ok_or_else(|| {
-        node.problem("cannot be read here: a key that is no text, or a tag that says what its value is not")
+        node.problem("has a key that is no text, which says nothing here")
     })?;
     let within = object(&entries).unwrap_or_else(|| within.to_owned());
     findings.extend(pod::check(&entries, &within, rules)?);
@@ -62,10 +62,10 @@ fn object(entries: &[Entry<'_, '_>]) -> Option<String> {
 fn config_map(entries: &[Entry<'_, '_>], rules: &Rules<'_>) -> Result<Vec<Finding>, Problem> {
     let Some(data) = get(entries, "data").and_then(Node::entries) else { return Ok(Vec::new()) };
     let mut findings = Vec::new();
-    for (name, _, value) in data {
+    for (name, key, value) in data {
         let Some(text) = value.text() else { continue };
         // The lines of a block begin one below its key.
-        let above = if text.contains('\n') { value.line() } else { value.line() - 1 };
+        let above = if value.line() > key.line() { key.line() } else { key.line() - 1 };
         let found = match name.as_str() {
             LEGACY => legacy(&text, rules),
             STANDARD => yaml(&text, rules)

@@ -35,10 +35,8 @@ pub(super) fn nested(root: Node<'_, '_>) -> Result<Vec<Setting>, Problem> {
 }
 
 fn collect(map: Node<'_, '_>, prefix: &str, settings: &mut Vec<Setting>) -> Result<(), Problem> {
-    let unreadable = |node: Node<'_, '_>| {
-        node.problem("cannot be read here: a key that is no text, or a tag that says what its value is not")
-    };
-    for (name, key, value) in map.merged().ok_or_else(|| unreadable(map))? {
+    let entries = map.merged().ok_or_else(|| map.problem("has a key that is no text, which says nothing here"))?;
+    for (name, key, value) in entries {
         let name = format!("{prefix}{name}");
         let line = key.line();
         if value.is_null() {
@@ -115,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_no_text_is_no_setting() {
-        for text in ["a: {? [b] : c}", "a: {!!int b: c}", "a: !!int b", "<<: b"] {
+        for text in ["a: {? [b] : c}", "~: b", "<<: b", "a: {<<: [b]}"] {
             let documents = documents(text).unwrap();
             assert!(nested(Node::of(&documents[0])).is_err(), "{text}");
         }

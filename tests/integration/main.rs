@@ -18,6 +18,7 @@ mod history;
 mod inventory;
 mod isolation;
 mod lock;
+mod metrics;
 mod nvml;
 mod opening;
 mod owners;

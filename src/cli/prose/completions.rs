@@ -4,11 +4,10 @@
 //! `1`, and the pattern that looks for it is widened to every number.
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, Command, CommandFactory, ValueHint};
+use clap::{Arg, Command, ValueHint};
 use clap_complete::{Shell, generate};
 
-use super::{forms, leaked, options};
-use crate::cli::options::Cli;
+use super::{AMOUNT, forms, leaked, options};
 
 /// What stands for every AMOUNT, and is offered as the first word.
 const ONE: &str = "1";
@@ -45,29 +44,43 @@ fn generated(shell: Shell) -> String {
 
 /// The program as clap_complete can understand it.
 fn command() -> Command {
-    let names = forms().iter().skip(1).map(|form| leaked(form.get_name())).collect::<Vec<_>>();
-    let topic = Arg::new("topic").value_parser(PossibleValuesParser::new(names)).help("Of which command");
+    let forms = forms();
+    let topic = |form: &Command| Command::new(leaked(form.get_name())).disable_help_flag(true);
+    let topics = forms.iter().filter(|form| !is_bare(form)).map(topic);
+    let help = Command::new("help").about("Print the help of a command").disable_help_flag(true);
     let root = Command::new("gpu-coord").version("0").disable_help_subcommand(true);
-    let help = Command::new("help").disable_help_flag(true).about("Print the help of a command").arg(topic);
-    root.subcommands(forms().iter().map(form)).subcommand(help)
+    root.subcommands(forms.iter().map(form))
+        .subcommand(help.disable_help_subcommand(true).subcommands(topics))
+}
+
+fn is_bare(form: &Command) -> bool {
+    form.get_name() == AMOUNT
 }
 
 fn form(of: &Command) -> Command {
-    let is_bare = Cli::command().find_subcommand(of.get_name()).is_none();
-    let name = if is_bare { ONE } else { leaked(of.get_name()) };
+    let name = if is_bare(of) { ONE } else { leaked(of.get_name()) };
     let about = of.get_about().cloned().unwrap_or_default();
     let form = Command::new(name).about(about);
     let aliases: Vec<&str> = of.get_visible_aliases().map(leaked).collect();
-    let operands = of.get_positionals().filter(|_| !is_bare).cloned();
+    let operands = of.get_positionals().filter(|_| !is_bare(of)).cloned();
     form.visible_aliases(aliases).args(options(of).cloned().map(option)).args(operands.map(operand))
 }
 
 fn option(arg: Arg) -> Arg {
     let values = VALUES.iter().find(|(name, _)| arg.get_long() == Some(name));
-    match values {
-        Some((_, values)) => arg.value_parser(PossibleValuesParser::new(*values)).default_value(None::<&str>),
-        None => arg,
+    match (values, value_name(&arg)) {
+        (Some((_, values)), _) => {
+            arg.value_parser(PossibleValuesParser::new(*values)).default_value(None::<&str>)
+        }
+        (None, Some(name)) => arg.value_name(name),
+        (None, None) => arg,
     }
+}
+
+/// `NAME` of `NAME[:GROUP]`, in which zsh would take the colon for its own.
+fn value_name(arg: &Arg) -> Option<&'static str> {
+    let name = arg.get_value_names()?.first()?;
+    name.split_once('[').map(|(name, _)| leaked(name))
 }
 
 fn operand(arg: Arg) -> Arg {
@@ -78,8 +91,9 @@ fn operand(arg: Arg) -> Arg {
     }
 }
 
-/// A pattern of `case`.
+/// A pattern of `case`. clap_complete looks for a name with a hyphen otherwise than it writes it.
 fn bash(text: String) -> String {
+    let text = replaced(&text, "gpu__subcmd__coord__", "gpu__coord__");
     replaced(&text, "gpu__coord,1)", "gpu__coord,[0-9]*)")
 }
 

@@ -18,6 +18,13 @@ const DATE: &str = "2026-11-29";
 const SECTIONS: [&str; 7] =
     ["exit-status", "files", "environment", "isolation", "notes", "examples", "see-also"];
 
+/// It says that there is a table (to man(1)), where the page is from, and what an apostrophe is (each text that
+/// clap_mangen makes begins so).
+const HEAD: &str = r#"'\" t
+.\" Made of src/cli and man/sections by `UPDATE_PROSE=1 cargo test prose`.
+"#;
+const APOSTROPHE: &str = ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n";
+
 pub(super) fn page() -> String {
     let man = Man::new(Cli::command()).date(DATE).manual("User Commands");
     let mut page =
@@ -40,8 +47,7 @@ fn by_hand(section: &str) -> String {
 fn rendered(render: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     let mut text = Vec::new();
     render(&mut text).unwrap();
-    // What clap_mangen puts before its text to keep quotes as they are, each time; once is enough.
-    String::from_utf8(text).unwrap().replace(".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n", "")
+    String::from_utf8(text).unwrap().replace(APOSTROPHE, "")
 }
 
 fn synopsis() -> String {
@@ -151,7 +157,8 @@ fn entry(option: &Arg, forms: &[Command]) -> String {
     let has = |form: &&Command| options(form).any(|other| is_same(option, other));
     let names: Vec<&str> = forms.iter().filter(has).map(Command::get_name).collect();
     let help = option.get_long_help().or_else(|| option.get_help());
-    let mut text = format!("{}.", help.map(ToString::to_string).unwrap_or_default());
+    let help = help.map(ToString::to_string).unwrap_or_default();
+    let mut text = if help.ends_with('.') { help } else { help + "." };
     if names.len() < forms.len() {
         text = format!("{text} ({})", names.join(", "));
     }
