@@ -49,6 +49,30 @@ _gpu__coord() {
             gpu__coord,status)
                 cmd="gpu__coord__subcmd__status"
                 ;;
+            gpu__coord__subcmd__help,allocate)
+                cmd="gpu__coord__subcmd__help__subcmd__allocate"
+                ;;
+            gpu__coord__subcmd__help,check)
+                cmd="gpu__coord__subcmd__help__subcmd__check"
+                ;;
+            gpu__coord__subcmd__help,deallocateAll)
+                cmd="gpu__coord__subcmd__help__subcmd__deallocateAll"
+                ;;
+            gpu__coord__subcmd__help,devices)
+                cmd="gpu__coord__subcmd__help__subcmd__devices"
+                ;;
+            gpu__coord__subcmd__help,doctor)
+                cmd="gpu__coord__subcmd__help__subcmd__doctor"
+                ;;
+            gpu__coord__subcmd__help,exec)
+                cmd="gpu__coord__subcmd__help__subcmd__exec"
+                ;;
+            gpu__coord__subcmd__help,reclaim)
+                cmd="gpu__coord__subcmd__help__subcmd__reclaim"
+                ;;
+            gpu__coord__subcmd__help,status)
+                cmd="gpu__coord__subcmd__help__subcmd__status"
+                ;;
             *)
                 ;;
         esac
@@ -69,7 +93,7 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        gpu__subcmd__coord__subcmd__1)
+        gpu__coord__subcmd__1)
             opts="-v -h --more --enable-coordination-mode --no-coordination --check-dead --print --owner --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -151,7 +175,7 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        gpu__subcmd__coord__subcmd__allocate)
+        gpu__coord__subcmd__allocate)
             opts="-v -h --enable-coordination-mode --no-coordination --check-dead --print --owner --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -233,7 +257,7 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        gpu__subcmd__coord__subcmd__check)
+        gpu__coord__subcmd__check)
             opts="-v -h --host --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -279,7 +303,7 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        gpu__subcmd__coord__subcmd__deallocateAll)
+        gpu__coord__subcmd__deallocateAll)
             opts="-v -h --coordination-file --owner --deadline --config --config-key --log --root --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -321,7 +345,7 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        gpu__subcmd__coord__subcmd__devices)
+        gpu__coord__subcmd__devices)
             opts="-v -h --json --devices --exclude --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -375,7 +399,7 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        gpu__subcmd__coord__subcmd__doctor)
+        gpu__coord__subcmd__doctor)
             opts="-v -h --json --flink-conf --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -429,7 +453,7 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        gpu__subcmd__coord__subcmd__exec)
+        gpu__coord__subcmd__exec)
             opts="-v -h --user --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -507,7 +531,7 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        gpu__subcmd__coord__subcmd__help)
+        gpu__coord__subcmd__help)
             opts="allocate exec deallocateAll reclaim status doctor devices check"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -521,7 +545,119 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        gpu__subcmd__coord__subcmd__reclaim)
+        gpu__coord__subcmd__help__subcmd__allocate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpu__coord__subcmd__help__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpu__coord__subcmd__help__subcmd__deallocateAll)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpu__coord__subcmd__help__subcmd__devices)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpu__coord__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpu__coord__subcmd__help__subcmd__exec)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpu__coord__subcmd__help__subcmd__reclaim)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpu__coord__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpu__coord__subcmd__reclaim)
             opts="-v -h --dry-run --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -571,8 +707,8 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        gpu__subcmd__coord__subcmd__status)
-            opts="-v -h --json --coordination-file --devices --exclude --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
+        gpu__coord__subcmd__status)
+            opts="-v -h --json --prometheus --coordination-file --devices --exclude --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

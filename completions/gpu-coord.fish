@@ -222,6 +222,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l config-ke
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l json -d 'Print JSON, version 1'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l prometheus -d 'Print metrics, for node_exporter\'s textfile collector'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l flink-conf -d 'Flink\'s configuration file [default: that below $FLINK_HOME]' -r -F
@@ -288,3 +289,11 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l root -d 'D
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l host -d 'They are for this host: look for the script, and whether there are as many units'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "allocate"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "exec"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "deallocateAll"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "reclaim"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "status"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "doctor"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "devices"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "check"

@@ -45,12 +45,12 @@ fn wrong(path: &Path, line: usize, column: usize, problem: String) -> Error {
     Error::Configuration { path: path.to_owned(), line, column, problem }
 }
 
-fn offered(inventory: &Inventory, resources: &Resources, name: Option<&str>) -> usize {
+pub(super) fn offered(inventory: &Inventory, resources: &Resources, name: Option<&str>) -> usize {
     resources.only(inventory.units().collect(), name, inventory).map_or(0, |units| units.len())
 }
 
 /// Whatever can be read, as `<(helm template ...)` makes it: its writer is waited for.
-fn read(path: &Path) -> Result<String, Error> {
+pub(super) fn read(path: &Path) -> Result<String, Error> {
     let mut bytes = Vec::new();
     let limit = LARGEST as u64 + 1;
     let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
@@ -68,7 +68,7 @@ fn read(path: &Path) -> Result<String, Error> {
 }
 
 /// What a path leads to, if it can be executed.
-fn executable(path: &Path) -> Result<PathBuf, String> {
+pub(super) fn executable(path: &Path) -> Result<PathBuf, String> {
     let Ok(resolved) = fs::canonicalize(path) else { return Err("does not exist".to_owned()) };
     let metadata = fs::metadata(&resolved).map_err(|error| format!("cannot be looked at ({error})"))?;
     if !metadata.is_file() {

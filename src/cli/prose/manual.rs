@@ -27,8 +27,7 @@ const APOSTROPHE: &str = ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n";
 
 pub(super) fn page() -> String {
     let man = Man::new(Cli::command()).date(DATE).manual("User Commands");
-    let mut page =
-        String::from(".\\\" Made by `UPDATE_PROSE=1 cargo test prose` of src/cli and man/sections.\n");
+    let mut page = HEAD.to_owned() + APOSTROPHE;
     page += &rendered(|out| man.render_title(out).and_then(|()| man.render_name_section(out)));
     page += &synopsis();
     page += &by_hand("description");

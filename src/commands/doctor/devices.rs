@@ -6,6 +6,7 @@ use super::{Context, Findings};
 use crate::cli::SourceOptions;
 use crate::device::Inventory;
 use crate::notes::Notes;
+use crate::sharing::Resources;
 
 /// Longer than this a driver takes that loads its firmware for each question.
 const SLOW: Duration = Duration::from_secs(1);
@@ -14,7 +15,7 @@ pub(super) fn look(
     context: &Context<'_>,
     options: &SourceOptions,
     findings: &mut Findings,
-) -> Option<Inventory> {
+) -> Option<(Inventory, Resources)> {
     let since = Instant::now();
     let mut notes = Notes::default();
     let answer = context.inventory(options, &mut notes);
@@ -26,7 +27,7 @@ pub(super) fn look(
             findings.fail("source", error.chain());
             None
         }
-        Ok((inventory, _)) => {
+        Ok((inventory, resources)) => {
             let (count, source) = (inventory.devices.len(), &inventory.source);
             findings.ok("source", format!("{count} devices by {source}, in {} ms", took.as_millis()));
             if took > SLOW {
@@ -35,7 +36,7 @@ pub(super) fn look(
                     "the driver takes its time: turn persistence mode on (`nvidia-smi -pm 1`, or nvidia-persistenced)",
                 );
             }
-            Some(inventory)
+            Some((inventory, resources))
         }
     }
 }

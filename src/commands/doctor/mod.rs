@@ -6,6 +6,7 @@
 mod cgroup;
 mod devices;
 mod file;
+mod flink;
 mod proc;
 mod record;
 
@@ -88,16 +89,18 @@ impl Findings {
 pub(super) fn run(context: &Context<'_>, options: &Doctor, notes: &mut Notes) -> Result<Exit, Error> {
     let mut findings = Findings::default();
     proc::look(context, &mut findings);
-    let inventory = devices::look(context, &options.source, &mut findings);
+    let found = devices::look(context, &options.source, &mut findings);
+    let inventory = found.as_ref().map(|(inventory, _)| inventory);
     let path = &options.file.coordination_file;
     let _guard = context.guard(path);
     if file::look(context, path, &mut findings) {
-        record::look(context, path, inventory.as_ref(), &mut findings);
+        record::look(context, path, inventory, &mut findings);
     }
     cgroup::look(context, &mut findings);
+    flink::look(context, options.flink_conf.as_deref(), found.as_ref(), &mut findings);
     let text = if options.json {
         let fields = Map::from_iter([("checks".to_owned(), findings.json())]);
-        super::json::document(&context.host, inventory.as_ref(), fields, notes)
+        super::json::document(&context.host, inventory, fields, notes)
     } else {
         findings.text()
     };

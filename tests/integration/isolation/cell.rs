@@ -115,7 +115,7 @@ impl Cell {
     pub(crate) fn children(&self) -> Vec<String> {
         let mut names: Vec<String> = children(&self.directory)
             .iter()
-            .map(|child| child.file_name().unwrap().to_str().unwrap().to_owned())
+            .map(|child| child.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
         names.sort();
         names

@@ -1,0 +1,76 @@
+//! Flink's configuration, where one is named or `$FLINK_HOME` says where Flink is.
+
+use std::path::{Path, PathBuf};
+
+use super::{Context, Findings};
+use crate::check::{self, HostRules, Rules};
+use crate::cli;
+use crate::commands::check::{executable, offered, read};
+use crate::device::Inventory;
+use crate::sharing::Resources;
+
+const CHECK: &str = "flink";
+/// Flink's own script, by the end of its name.
+const STOCK_SCRIPT: &str = "nvidia-gpu-discovery.sh";
+/// From so many devices on its patterns take one index for another: `1` for `11`.
+const MANY: usize = 11;
+
+pub(super) fn look(
+    context: &Context<'_>,
+    given: Option<&Path>,
+    devices: Option<&(Inventory, Resources)>,
+    findings: &mut Findings,
+) {
+    let Some(path) = given.map(Path::to_owned).or_else(|| configured(context)) else { return };
+    let contents = match read(&path) {
+        Ok(contents) => contents,
+        Err(error) => return findings.fail(CHECK, error.chain()),
+    };
+    let of_resource =
+        |name: Option<&str>| devices.map_or(0, |(inventory, resources)| offered(inventory, resources, name));
+    let rules = Rules {
+        sharing: context.config.and_then(|config| config.sharing.as_ref()),
+        refusal: &cli::refusal,
+        host: devices.is_some().then_some(HostRules { offered: &of_resource, executable: &executable }),
+    };
+    match check::check(&path, &contents, &rules) {
+        Err(problem) => {
+            let place = format!("{}:{}:{}", path.display(), problem.line, problem.column);
+            findings.fail(CHECK, format!("{place}: {}", problem.text));
+        }
+        Ok(found) if found.is_empty() => findings.ok(CHECK, format!("{} is right", path.display())),
+        Ok(found) => check::lines(&path, &found).lines().for_each(|line| findings.warn(CHECK, line)),
+    }
+    stock_script(&path, &contents, devices, findings);
+}
+
+/// `config.yaml` of Flink 2.x, else `flink-conf.yaml`.
+fn configured(context: &Context<'_>) -> Option<PathBuf> {
+    let directory = Path::new(context.surroundings.flink_home.as_ref()?).join("conf");
+    ["config.yaml", "flink-conf.yaml"].map(|name| directory.join(name)).into_iter().find(|path| path.exists())
+}
+
+fn stock_script(
+    path: &Path,
+    contents: &str,
+    devices: Option<&(Inventory, Resources)>,
+    findings: &mut Findings,
+) {
+    let is_configured =
+        contents.lines().any(|line| !line.trim_start().starts_with('#') && line.contains(STOCK_SCRIPT));
+    let many = devices.is_some_and(|(inventory, _)| inventory.devices.len() >= MANY);
+    let path = path.display();
+    match (is_configured, many) {
+        (false, _) => {}
+        (true, true) => findings.fail(
+            CHECK,
+            format!("{path} names Flink's own script, which on {MANY} devices or more takes one index for another; set \
+                     discovery-script.path to gpu-coord"),
+        ),
+        (true, false) => findings.warn(
+            CHECK,
+            format!("{path} names Flink's own script, which can give a GPU away twice; set discovery-script.path to \
+                     gpu-coord"),
+        ),
+    }
+}
