@@ -9,6 +9,7 @@ mod coordination;
 mod crash;
 mod disk;
 mod docs;
+mod doctor;
 mod executable;
 mod fake_nvml;
 mod files;

@@ -153,7 +153,7 @@ fn an_owner_that_never_stops_forking_is_confined() {
         elsewhere.take(other.tell(STORM).trim().parse().unwrap());
         stage.confine(1, &owner, "0\n");
         let born = tree_of(owner.pid()).into_iter().filter(|pid| has_path(version, *pid, &stage.cell.path));
-        assert_eq!(born.collect::<Vec<_>>(), [0; 0], "left outside");
+        assert_eq!(born.collect::<Vec<_>>(), [0; 0], "left outside {version:?} {} {:?}", owner.pid(), members(&stage.group(&owner)));
         stage.release(&owner);
         stage.assert_free(&mut owner);
     }
