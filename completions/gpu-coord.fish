@@ -46,13 +46,13 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l print -d 'index (as 
 host-index\t''
 uuid\t''
 pci\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l owner -d 'Process that holds the units, instead of the calling one' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l resource -d 'What kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l owner -d 'Process that holds the units, instead of the calling one' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l resource -d 'What kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l policy -d 'Of shared devices: spread over as many as there are, or pack' -r -f -a "spread\t''
 pack\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l namespace -d 'Whose quota the units count for, instead of the owner\'s user' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l exclude -d 'All but these' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l namespace -d 'Whose quota the units count for, instead of the owner\'s user' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l exclude -d 'All but these' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l cgroup -d 'Let the owner open only what it is given: v1, v2, either (no value), or best-effort' -r -f -a "any\t''
 v1\t''
 v2\t''
@@ -70,12 +70,12 @@ file:\t''
 simulated:\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l vendor -d 'Whose GPUs auto takes on a host that has both: nvidia or amd' -r -f -a "nvidia\t''
 amd\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -F
-complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l deadline -d 'Seconds within which the whole run ends' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l deadline -d 'Seconds within which the whole run ends' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l more -d 'Give units beside those that `gpu-coord exec` gave, instead of these'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l enable-coordination-mode -d 'Record the assignment in the coordination file (the default of `allocate`)'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l no-coordination -d 'Print the first units and record nothing (the default of the bare form)'
@@ -89,13 +89,13 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l print -
 host-index\t''
 uuid\t''
 pci\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l owner -d 'Process that holds the units, instead of the calling one' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l resource -d 'What kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l owner -d 'Process that holds the units, instead of the calling one' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l resource -d 'What kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l policy -d 'Of shared devices: spread over as many as there are, or pack' -r -f -a "spread\t''
 pack\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l namespace -d 'Whose quota the units count for, instead of the owner\'s user' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l exclude -d 'All but these' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l namespace -d 'Whose quota the units count for, instead of the owner\'s user' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l exclude -d 'All but these' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l cgroup -d 'Let the owner open only what it is given: v1, v2, either (no value), or best-effort' -r -f -a "any\t''
 v1\t''
 v2\t''
@@ -113,12 +113,12 @@ file:\t''
 simulated:\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l vendor -d 'Whose GPUs auto takes on a host that has both: nvidia or amd' -r -f -a "nvidia\t''
 amd\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -F
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l deadline -d 'Seconds within which the whole run ends' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l deadline -d 'Seconds within which the whole run ends' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l enable-coordination-mode -d 'Record the assignment in the coordination file (the default of `allocate`)'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l no-coordination -d 'Print the first units and record nothing (the default of the bare form)'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l check-dead -d 'Take over the units of dead owners (always, in the bare form)'
@@ -127,13 +127,13 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l include
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l skip-busy -d 'Never give a device that others compute on (without this: last)'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l user -d 'Run COMMAND as this user, with no more rights than it has' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l resource -d 'What kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l user -d 'Run COMMAND as this user, with no more rights than it has' -r -f -a "(__fish_complete_users)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l resource -d 'What kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l policy -d 'Of shared devices: spread over as many as there are, or pack' -r -f -a "spread\t''
 pack\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l namespace -d 'Whose quota the units count for, instead of the owner\'s user' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l exclude -d 'All but these' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l namespace -d 'Whose quota the units count for, instead of the owner\'s user' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l exclude -d 'All but these' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l cgroup -d 'Let the owner open only what it is given: v1, v2, either (no value), or best-effort' -r -f -a "any\t''
 v1\t''
 v2\t''
@@ -151,33 +151,33 @@ file:\t''
 simulated:\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l vendor -d 'Whose GPUs auto takes on a host that has both: nvidia or amd' -r -f -a "nvidia\t''
 amd\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -F
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l deadline -d 'Seconds within which the whole run ends' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l deadline -d 'Seconds within which the whole run ends' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l ignore-visible-devices -d 'Pass over CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l include-unhealthy -d 'Give sick devices too, after the sound ones'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l skip-busy -d 'Never give a device that others compute on (without this: last)'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l coordination-file -d 'The record of who holds what' -r -F
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l owner -d 'Process that holds the units, instead of the calling one' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l deadline -d 'Seconds within which the whole run ends' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l owner -d 'Process that holds the units, instead of the calling one' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l deadline -d 'Seconds within which the whole run ends' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l coordination-file -d 'The record of who holds what' -r -F
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l owner -d 'Process that holds the units, instead of the calling one' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l deadline -d 'Seconds within which the whole run ends' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l owner -d 'Process that holds the units, instead of the calling one' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l deadline -d 'Seconds within which the whole run ends' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l coordination-file -d 'The record of who holds what' -r -F
@@ -192,18 +192,18 @@ file:\t''
 simulated:\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l vendor -d 'Whose GPUs auto takes on a host that has both: nvidia or amd' -r -f -a "nvidia\t''
 amd\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -F
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l deadline -d 'Seconds within which the whole run ends' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l deadline -d 'Seconds within which the whole run ends' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l dry-run -d 'Say what would be released, and release nothing'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l coordination-file -d 'The record of who holds what' -r -F
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l exclude -d 'All but these' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l exclude -d 'All but these' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l source -d 'auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N' -r -f -a "auto\t''
 nvml\t''
 nvidia-smi\t''
@@ -215,12 +215,12 @@ file:\t''
 simulated:\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l vendor -d 'Whose GPUs auto takes on a host that has both: nvidia or amd' -r -f -a "nvidia\t''
 amd\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -F
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l deadline -d 'Seconds within which the whole run ends' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l deadline -d 'Seconds within which the whole run ends' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l json -d 'Print JSON, version 1'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l prometheus -d 'Print metrics, for node_exporter\'s textfile collector'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -s v -l verbose -d 'Say on stderr how the answer was found'
@@ -238,17 +238,17 @@ file:\t''
 simulated:\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l vendor -d 'Whose GPUs auto takes on a host that has both: nvidia or amd' -r -f -a "nvidia\t''
 amd\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -F
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l deadline -d 'Seconds within which the whole run ends' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l deadline -d 'Seconds within which the whole run ends' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l json -d 'Print JSON, version 1'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l exclude -d 'All but these' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l exclude -d 'All but these' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l source -d 'auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N' -r -f -a "auto\t''
 nvml\t''
 nvidia-smi\t''
@@ -260,12 +260,12 @@ file:\t''
 simulated:\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l vendor -d 'Whose GPUs auto takes on a host that has both: nvidia or amd' -r -f -a "nvidia\t''
 amd\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -F
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l deadline -d 'Seconds within which the whole run ends' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l deadline -d 'Seconds within which the whole run ends' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l json -d 'Print JSON, version 1'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -280,12 +280,12 @@ file:\t''
 simulated:\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l vendor -d 'Whose GPUs auto takes on a host that has both: nvidia or amd' -r -f -a "nvidia\t''
 amd\t''"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -F
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l deadline -d 'Seconds within which the whole run ends' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l deadline -d 'Seconds within which the whole run ends' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l host -d 'They are for this host: look for the script, and whether there are as many units'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'

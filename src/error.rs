@@ -41,6 +41,9 @@ pub(crate) enum Error {
     /// No inventory could be read, and why.
     #[error("{0}")]
     Inventory(String),
+    /// A warning, where each is to be an error.
+    #[error("{0} (an error by --strict)")]
+    Strict(String),
     /// The owner cannot be told, or has changed.
     #[error("{0}")]
     Owner(String),
@@ -91,6 +94,7 @@ impl Error {
             | Error::Io { .. }
             | Error::Inventory(_)
             | Error::Owner(_)
+            | Error::Strict(_)
             | Error::Output(_)
             | Error::NotUndone { .. } => Exit::Host,
         }

@@ -23,9 +23,3 @@ pub(crate) enum Exit {
     /// `exec`: there is no such command.
     NoCommand = 127,
 }
-
-impl From<Exit> for std::process::ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
-    }
-}

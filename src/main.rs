@@ -1,5 +1,7 @@
 //! `gpu-coord` hands the GPUs of a Linux host to processes, so that no GPU is held by two of them.
 
+#![cfg_attr(not(test), no_main)]
+
 mod assignment;
 mod cgroup;
 mod check;
@@ -17,9 +19,10 @@ mod notes;
 mod policy;
 mod selection;
 mod sharing;
+mod start;
 mod visible;
 
-use std::process::ExitCode;
+use std::ffi::c_int;
 
 use cli::{Request, Stdout, Task};
 use error::Error;
@@ -27,7 +30,10 @@ use exit::Exit;
 use host::deadline::Deadline;
 use notes::Notes;
 
-fn main() -> ExitCode {
+/// Called by the C library, and not by Rust's runtime, whose part `start` does.
+#[cfg_attr(not(test), expect(unsafe_code, reason = "no other function has this name"), unsafe(no_mangle))]
+extern "C" fn main() -> c_int {
+    start::prepare();
     let mut notes = Notes::default();
     let exit = match cli::request(&mut notes) {
         Ok(request) => {
@@ -36,7 +42,7 @@ fn main() -> ExitCode {
         }
         Err(error) => cli::report(&Err(error), &notes, false, Deadline::after(cli::DEFAULT_DEADLINE)),
     };
-    exit.into()
+    exit as c_int
 }
 
 fn run(request: &Request, notes: &mut Notes) -> Result<Exit, Error> {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Config, Devices, MigStrategy, SharedResource, Way};
-use crate::device::{Inventory, Part, Unit};
+use crate::device::{Instance, Inventory, Part, Unit};
 
 /// What the units of a host are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,10 +153,14 @@ impl Resources {
     }
 }
 
-/// `1g.5gb+me` is no name of a resource, `1g.5gb.me` is.
+/// What an instance is asked for as: `1g.5gb+me` is no name of a resource, `1g.5gb.me` is.
 fn profile(inventory: &Inventory, unit: &Unit) -> Option<String> {
-    let instance = inventory.devices[unit.device].instances.as_ref()?.get(unit.instance?)?;
-    Some(format!("nvidia.com/mig-{}", instance.profile.as_ref()?.replace('+', ".")))
+    let profile = instance(inventory, unit)?.profile.as_ref()?;
+    Some(format!("nvidia.com/mig-{}", profile.replace('+', ".")))
+}
+
+fn instance<'a>(inventory: &'a Inventory, unit: &Unit) -> Option<&'a Instance> {
+    inventory.devices[unit.device].instances.as_ref()?.get(unit.instance?)
 }
 
 /// What every device and instance is called, before it is shared.
@@ -178,11 +182,12 @@ fn names(
 
 /// Strategy `single` speaks of one kind of unit.
 fn check_alike(inventory: &Inventory) -> Result<(), String> {
-    let mut kinds: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for unit in inventory.units() {
-        let kind = profile(inventory, &unit).unwrap_or_else(|| {
-            if unit.instance.is_some() { "an unknown profile".to_owned() } else { "no MIG".to_owned() }
-        });
+        let kind = match instance(inventory, &unit) {
+            Some(instance) => instance.profile.as_deref().unwrap_or("an unknown profile"),
+            None => "no MIG",
+        };
         kinds.entry(kind).or_default().insert(inventory.devices[unit.device].index);
     }
     if kinds.len() <= 1 {
@@ -217,4 +222,200 @@ fn named(inventory: &Inventory, of: &[Part], text: &str, shared: &SharedResource
             shared.name
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::device::{Device, Identity};
+
+    const WHOLE: Option<&[&str]> = None;
+
+    /// `GPU-0`, `GPU-1`, ...; what is divided has instances `MIG-0-0`, `MIG-0-1`, ... of these profiles.
+    fn host(devices: &[Option<&[&str]>]) -> Inventory {
+        let instance = |device: u32, (at, profile): (usize, &&str)| Instance {
+            uuid: Some(format!("MIG-{device}-{at}")),
+            profile: (!profile.is_empty()).then(|| (*profile).to_owned()),
+            ..Instance::default()
+        };
+        let device = |(index, profiles): (u32, &Option<&[&str]>)| {
+            let uuid = Some(format!("GPU-{index}"));
+            let instances = profiles.map(|profiles| {
+                profiles.iter().enumerate().map(|profile| instance(index, profile)).collect()
+            });
+            Device { instances, ..Device::new(index, Identity { uuid, ..Identity::default() }) }
+        };
+        let devices = (0..).zip(devices).map(device).collect();
+        Inventory { source: "test".to_owned(), driver_version: None, devices, tells_instances: true }
+    }
+
+    fn resources(text: &str, inventory: &mut Inventory) -> Result<Resources, String> {
+        let config = config::parse(text, None).unwrap();
+        Resources::of(Some(&config).filter(|_| !text.is_empty()), inventory, "nvidia.com")
+    }
+
+    /// `0`, `0#1` (a share), `0:1` (an instance), `0:1#1`.
+    fn spelt(unit: &Unit, inventory: &Inventory) -> String {
+        let index = inventory.devices[unit.device].index.to_string();
+        let instance = unit.instance.map(|at| format!(":{at}")).unwrap_or_default();
+        index + &instance + &unit.slot.map(|slot| format!("#{slot}")).unwrap_or_default()
+    }
+
+    /// The units by their names, of which the domain is left out.
+    fn offered(text: &str, devices: &[Option<&[&str]>]) -> Result<String, String> {
+        let mut inventory = host(devices);
+        let resources = resources(text, &mut inventory)?;
+        let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for unit in inventory.units() {
+            let name = resources.name(&unit).map(|name| name.replace("nvidia.com/", ""));
+            names.entry(name.unwrap_or_else(|| "-".to_owned())).or_default().push(spelt(&unit, &inventory));
+        }
+        let told = names.into_iter().map(|(name, units)| format!("{name}: {}", units.join(" ")));
+        Ok(told.collect::<Vec<_>>().join("; "))
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn names_by_strategy() {
+        let alike: Option<&[&str]> = Some(&["1g.5gb", "1g.5gb"]);
+        let unlike: Option<&[&str]> = Some(&["1g.5gb", "3g.20gb", "1g.5gb+me"]);
+        let (divided_into_none, unknown): (Option<&[&str]>, Option<&[&str]>) = (Some(&[]), Some(&["", "1g.5gb"]));
+        let refused = |kinds: &str| Err(format!("migStrategy single needs instances that are all alike, and there are {kinds}; use mixed"));
+        for (case, strategy, devices, told) in [
+            ("unset",               "",       &[WHOLE, unlike][..],          Ok("gpu: 0 1:0 1:1 1:2".to_owned())),
+            ("none",                "none",   &[WHOLE, unlike],              Ok("-: 1:0 1:1 1:2; gpu: 0".to_owned())),
+            ("none, all divided",   "none",   &[alike],                      Ok("-: 0:0 0:1".to_owned())),
+            ("single",              "single", &[alike, alike],               Ok("gpu: 0:0 0:1 1:0 1:1".to_owned())),
+            ("single without MIG",  "single", &[WHOLE, WHOLE],               Ok("gpu: 0 1".to_owned())),
+            ("single, not made yet", "single", &[alike, divided_into_none],  Ok("gpu: 0:0 0:1".to_owned())),
+            ("single, unlike",      "single", &[alike, unlike],              refused("1g.5gb on device 0, 1; 1g.5gb+me on device 1; 3g.20gb on device 1")),
+            ("single and whole",    "single", &[alike, WHOLE, WHOLE],        refused("1g.5gb on device 0; no MIG on device 1, 2")),
+            ("single, unknown",     "single", &[unknown],                    refused("1g.5gb on device 0; an unknown profile on device 0")),
+            ("mixed",               "mixed",  &[WHOLE, unlike, alike],       Ok("gpu: 0; mig-1g.5gb: 1:0 2:0 2:1; mig-1g.5gb.me: 1:2; mig-3g.20gb: 1:1".to_owned())),
+            ("mixed without MIG",   "mixed",  &[WHOLE, WHOLE],               Ok("gpu: 0 1".to_owned())),
+            ("mixed, unknown",      "mixed",  &[unknown],                    Ok("-: 0:0; mig-1g.5gb: 0:1".to_owned())),
+        ] {
+            let text = if strategy.is_empty() { String::new() } else { format!("flags: {{migStrategy: {strategy}}}") };
+            assert_eq!(offered(&text, devices), told, "{case}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn shares_by_configuration() {
+        let divided: Option<&[&str]> = Some(&["1g.5gb", "1g.5gb", "2g.10gb"]);
+        let missing = |item: &str, name: &str| Err(format!("`{item}` among the shared devices of {name} is no device of that resource on this host"));
+        let ok = |text: &str| Ok(text.to_owned());
+        for (case, ways, devices, told) in [
+            ("all",                     "resources: [{name: gpu, replicas: 2}]",                                        &[WHOLE, WHOLE][..], ok("gpu: 0#0 0#1 1#0 1#1")),
+            ("renamed by default",      "renameByDefault: true, resources: [{name: gpu, replicas: 2}]",                 &[WHOLE],            ok("gpu.shared: 0#0 0#1")),
+            ("renamed",                 "resources: [{name: gpu, replicas: 2, rename: half}]",                          &[WHOLE],            ok("half: 0#0 0#1")),
+            ("renamed, not by default", "renameByDefault: true, resources: [{name: gpu, replicas: 2, rename: half}]",   &[WHOLE],            ok("half: 0#0 0#1")),
+            ("a count",                 "resources: [{name: gpu, replicas: 2, devices: 1}]",                            &[WHOLE, WHOLE],     ok("gpu: 0#0 0#1 1")),
+            ("a count of too many",     "resources: [{name: gpu, replicas: 2, devices: 9}]",                            &[WHOLE],            ok("gpu: 0#0 0#1")),
+            ("a count, renamed",        "resources: [{name: gpu, replicas: 2, devices: 1, rename: half}]",              &[WHOLE, WHOLE],     ok("gpu: 1; half: 0#0 0#1")),
+            ("an index and a UUID",     "resources: [{name: gpu, replicas: 2, devices: [2, GPU-0]}]",                   &[WHOLE; 3],         ok("gpu: 0#0 0#1 1 2#0 2#1")),
+            ("one named twice",         "resources: [{name: gpu, replicas: 2, devices: [0, GPU-0, \"0\"]}]",            &[WHOLE],            ok("gpu: 0#0 0#1")),
+            ("a profile",               "resources: [{name: mig-1g.5gb, replicas: 2}]",                                 &[divided],          ok("mig-1g.5gb: 0:0#0 0:0#1 0:1#0 0:1#1; mig-2g.10gb: 0:2")),
+            ("a count of instances",    "resources: [{name: mig-1g.5gb, replicas: 2, devices: 1}]",                     &[divided],          ok("mig-1g.5gb: 0:0#0 0:0#1 0:1; mig-2g.10gb: 0:2")),
+            ("GPU:INSTANCE",            "resources: [{name: mig-1g.5gb, replicas: 2, devices: [\"0:1\"]}]",             &[divided],          ok("mig-1g.5gb: 0:0 0:1#0 0:1#1; mig-2g.10gb: 0:2")),
+            ("an instance by UUID",     "resources: [{name: mig-1g.5gb, replicas: 2, devices: [MIG-0-1]}]",             &[divided],          ok("mig-1g.5gb: 0:0 0:1#0 0:1#1; mig-2g.10gb: 0:2")),
+            ("two resources",           "resources: [{name: gpu, replicas: 2}, {name: mig-2g.10gb, replicas: 3}]",      &[WHOLE, divided],   ok("gpu: 0#0 0#1; mig-1g.5gb: 1:0 1:1; mig-2g.10gb: 1:2#0 1:2#1 1:2#2")),
+            ("names exchanged",         "resources: [{name: gpu, replicas: 2, rename: mig-1g.5gb}, {name: mig-1g.5gb, replicas: 2, rename: gpu}]", &[WHOLE, Some(&["1g.5gb"])], ok("gpu: 1:0#0 1:0#1; mig-1g.5gb: 0#0 0#1")),
+            ("what is not here",        "resources: [{name: gpu, replicas: 2}, {name: mig-7g.80gb, replicas: 2}]",      &[WHOLE],            ok("gpu: 0#0 0#1")),
+            ("of another vendor",       "resources: [{name: amd.com/gpu, replicas: 2}]",                                &[WHOLE],            ok("gpu: 0")),
+            ("an index not here",       "resources: [{name: gpu, replicas: 2, devices: [0, 7]}]",                       &[WHOLE],            missing("7", "nvidia.com/gpu")),
+            ("a UUID not here",         "resources: [{name: gpu, replicas: 2, devices: [GPU-7]}]",                      &[WHOLE],            missing("GPU-7", "nvidia.com/gpu")),
+            ("no beginning of one",     "resources: [{name: gpu, replicas: 2, devices: [GPU-]}]",                       &[WHOLE],            missing("GPU-", "nvidia.com/gpu")),
+            ("a divided device",        "resources: [{name: gpu, replicas: 2, devices: [1]}]",                          &[WHOLE, divided],   missing("1", "nvidia.com/gpu")),
+            ("of another profile",      "resources: [{name: mig-1g.5gb, replicas: 2, devices: [\"0:2\"]}]",             &[divided],          missing("0:2", "nvidia.com/mig-1g.5gb")),
+            ("a list of what is not here", "resources: [{name: mig-7g.80gb, replicas: 2, devices: [0]}]",               &[WHOLE],            missing("0", "nvidia.com/mig-7g.80gb")),
+        ] {
+            for way in ["timeSlicing", "mps"] {
+                let text = format!("flags: {{migStrategy: mixed}}\nsharing: {{{way}: {{{ways}}}}}");
+                assert_eq!(offered(&text, devices), told, "{case}, {way}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_shared_says_how() {
+        for (way, is) in [("timeSlicing", Way::TimeSlicing), ("mps", Way::Mps)] {
+            let text =
+                format!("sharing: {{{way}: {{resources: [{{name: gpu, replicas: 2, devices: [1]}}]}}}}");
+            let mut inventory = host(&[WHOLE, WHOLE]);
+            let resources = resources(&text, &mut inventory).unwrap();
+            let ways: Vec<_> = inventory.units().map(|unit| resources.way(&unit)).collect();
+            assert_eq!(ways, [None, Some(is), Some(is)]);
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn a_resource_is_asked_for_by_its_name() {
+        const SHARED: &str = "flags: {migStrategy: mixed}\nsharing: {timeSlicing: {renameByDefault: true, resources: [{name: gpu, replicas: 2, devices: 1}]}}";
+        const ALL_SHARED: &str = "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: gpu, replicas: 2}]}}";
+        const QUOTAS: &str = "gpu-coord: {quotas: {a: {gpu: 1}}}";
+        let refused = |name: &str, has: &str| Err(format!("this host has no resource `{name}`; it has {has}: name one with --resource"));
+        let ok = |text: &str| Ok(text.to_owned());
+        let divided: Option<&[&str]> = Some(&["1g.5gb", "2g.10gb+me"]);
+        let all = &[WHOLE, WHOLE, divided][..];
+        for (case, text, devices, asked, units) in [
+            ("not configured",       "",         all,      None,                             ok("0 1 2:0 2:1")),
+            ("the plain name",       "",         all,      Some("nvidia.com/gpu"),           ok("0 1 2:0 2:1")),
+            ("a profile",            "",         all,      Some("nvidia.com/mig-1g.5gb"),    ok("2:0")),
+            ("with media engines",   "",         all,      Some("nvidia.com/mig-2g.10gb.me"), ok("2:1")),
+            ("a name without its domain", "",    all,      Some("gpu"),                      refused("gpu", "nvidia.com/gpu (4)")),
+            ("of another vendor",    "",         all,      Some("amd.com/gpu"),              refused("amd.com/gpu", "nvidia.com/gpu (4)")),
+            ("no device at all",     "",         &[],      Some("nvidia.com/gpu"),           refused("nvidia.com/gpu", "none at all")),
+            ("no device, no name",   "",         &[],      None,                             ok("")),
+            ("quotas name nothing",  QUOTAS,     all,      None,                             ok("0 1 2:0 2:1")),
+            ("what is left whole",   SHARED,     all,      None,                             ok("1")),
+            ("shares",               SHARED,     all,      Some("nvidia.com/gpu.shared"),    ok("0#0 0#1")),
+            ("a profile by name",    SHARED,     all,      Some("nvidia.com/mig-1g.5gb"),    ok("2:0")),
+            ("none of that name",    SHARED,     all,      Some("nvidia.com/mig-3g.20gb"),   refused("nvidia.com/mig-3g.20gb", "nvidia.com/gpu (1), nvidia.com/gpu.shared (2), nvidia.com/mig-1g.5gb (1), nvidia.com/mig-2g.10gb.me (1)")),
+            ("nothing is left whole", ALL_SHARED, &[WHOLE, WHOLE], None,                     refused("nvidia.com/gpu", "nvidia.com/gpu.shared (4)")),
+            ("nothing is offered",   "flags: {migStrategy: none}", &[divided], None,         refused("nvidia.com/gpu", "none at all")),
+        ] {
+            let mut inventory = host(devices);
+            let resources = resources(text, &mut inventory).unwrap();
+            let found = resources.only(inventory.units().collect(), asked, &inventory);
+            let found = found.map(|units| units.iter().map(|unit| spelt(unit, &inventory)).collect::<Vec<_>>().join(" "));
+            assert_eq!(found, units, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_resource_of_which_nothing_is_left_is_here_all_the_same() {
+        let mut inventory = host(&[WHOLE, Some(&["1g.5gb"])]);
+        let resources = resources("flags: {migStrategy: mixed}", &mut inventory).unwrap();
+        let whole = inventory.units().take(1).collect();
+        assert_eq!(resources.only(whole, Some("nvidia.com/mig-1g.5gb"), &inventory), Ok(Vec::new()));
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn more_than_one_share_is_refused_where_it_is_wished() {
+        const SLICED: &str = "more shares of shared devices asked for, and at most 1 is given at a time: a second share gives no more of a \
+            device, which its owners take in turns; ask for 1 (or set failRequestsGreaterThanOne to false)";
+        const MPS: &str = "more shares of shared devices asked for, and at most 1 is given at a time: a second share gives no more of a \
+            device to a client of MPS, which has the limits of one; ask for 1";
+        for (case, text, amount, refusal) in [
+            ("not configured",      "",                                                                                              2, None),
+            ("as it is by default", "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}]}}",                                   2, None),
+            ("one",                 "sharing: {timeSlicing: {failRequestsGreaterThanOne: true, resources: [{name: gpu, replicas: 2}]}}", 1, None),
+            ("two",                 "sharing: {timeSlicing: {failRequestsGreaterThanOne: true, resources: [{name: gpu, replicas: 2}]}}", 2, Some(SLICED)),
+            ("nothing is shared",   "sharing: {timeSlicing: {failRequestsGreaterThanOne: true, resources: [{name: mig-x, replicas: 2}]}}", 2, None),
+            ("MPS, always",         "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",                                           2, Some(MPS)),
+            ("MPS, said otherwise", "sharing: {mps: {failRequestsGreaterThanOne: false, resources: [{name: gpu, replicas: 2}]}}",        2, Some(MPS)),
+            ("MPS, one",            "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",                                           1, None),
+        ] {
+            let mut inventory = host(&[WHOLE, WHOLE]);
+            let resources = resources(text, &mut inventory).unwrap();
+            let units: Vec<Unit> = inventory.units().collect();
+            let refusal = refusal.map(|text| text.replacen("more", &amount.to_string(), 1));
+            assert_eq!(resources.refusal(amount, &units), refusal, "{case}");
+        }
+    }
 }

@@ -55,14 +55,19 @@ impl Script<'_> {
     fn program(&self, rules: &Rules<'_>, findings: &mut Vec<Finding>) -> Program {
         let Some((path, line)) = &self.path else {
             if self.sees_the_host {
-                let text = format!("`{}` is missing: Flink runs its own script, {STOCK}, and not gpu-coord", self.key);
+                let text = format!(
+                    "`{}` is missing: Flink runs its own script, {STOCK}, and not gpu-coord",
+                    self.key
+                );
                 findings.push(Finding::new(self.amount.1, text));
             }
             return Program::Stock;
         };
         let mut say = |text| findings.push(Finding::new(*line, text));
         if path.contains(char::is_whitespace) {
-            say(format!("the path `{path}` has a blank, at which Flink divides it; name the script by another path"));
+            say(format!(
+                "the path `{path}` has a blank, at which Flink divides it; name the script by another path"
+            ));
         } else if !path.starts_with('/') {
             say(format!("the path `{path}` is not absolute: Flink looks for it below FLINK_HOME"));
         } else if let Some(host) = rules.host.as_ref().filter(|_| self.sees_the_host) {
@@ -146,7 +151,8 @@ fn unquoted(args: &str, words: &[&str]) -> Option<String> {
 /// Words that Flink's own script does not know.
 fn passed_over<'a>(words: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
     let is_value = |at: usize| at > 0 && words[at - 1] == OF_STOCK[1];
-    let unknown = words.iter().enumerate().filter(move |(at, word)| !OF_STOCK.contains(word) && !is_value(*at));
+    let unknown =
+        words.iter().enumerate().filter(move |(at, word)| !OF_STOCK.contains(word) && !is_value(*at));
     unknown.map(|(_, word)| match (*word, nearest(word, OF_STOCK.into_iter())) {
         ("--enable-coordination", _) => documented(),
         (_, Some(near)) => format!("Flink's own script passes over `{word}`; did you mean `{near}`?"),

@@ -107,12 +107,18 @@ impl<'a> Flink<'a> {
         let of = |name: &str| rest.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
         let listed = names.iter().find_map(|name| Some((name.as_str(), of(name)?)));
         let Some((name, option)) = listed.or_else(|| rest.split_once('.')) else {
-            return self.say(line, format!("`{PREFIX}.{rest}` names no option of a resource, such as {PREFIX}.gpu.amount"));
+            return self.say(
+                line,
+                format!("`{PREFIX}.{rest}` names no option of a resource, such as {PREFIX}.gpu.amount"),
+            );
         };
         if listed.is_none() && told.insert(name.to_owned()) {
             let near = nearest(name, names.iter().map(String::as_str));
             let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            self.say(line, format!("{LIST} does not name `{name}`, so that what is set of it is passed over{hint}"));
+            self.say(
+                line,
+                format!("{LIST} does not name `{name}`, so that what is set of it is passed over{hint}"),
+            );
         }
         let is_param = option.starts_with("param.");
         if is_param && self.is_gpu(name) && option != PATH && option != ARGS {
@@ -146,7 +152,10 @@ impl<'a> Flink<'a> {
         // More digits than a `u128` has are more than Flink takes, too.
         let amount = is_number.then(|| text.parse().unwrap_or(u128::MAX)).filter(|amount| *amount > 0);
         if amount.is_none() {
-            self.say(setting.line, format!("the amount of `{name}` cannot be `{text}`: Flink takes a whole number above 0"));
+            self.say(
+                setting.line,
+                format!("the amount of `{name}` cannot be `{text}`: Flink takes a whole number above 0"),
+            );
         }
         amount.map(|amount| (amount, setting.line))
     }
@@ -155,11 +164,17 @@ impl<'a> Flink<'a> {
         let Some(setting) = self.of(name, "driver-factory.class") else {
             let key = format!("{PREFIX}.{name}.driver-factory.class");
             let hint = if self.is_gpu(name) { format!("; for GPUs it is {FACTORY}") } else { String::new() };
-            return self.say(listed, format!("`{key}` is missing: no driver is asked, and jobs are told of no {name}{hint}"));
+            return self.say(
+                listed,
+                format!("`{key}` is missing: no driver is asked, and jobs are told of no {name}{hint}"),
+            );
         };
         let class = setting.value.text();
         if class != FACTORY && is_near_factory(&class) {
-            self.say(setting.line, format!("`{class}` is no driver factory of Flink; did you mean `{FACTORY}`?"));
+            self.say(
+                setting.line,
+                format!("`{class}` is no driver factory of Flink; did you mean `{FACTORY}`?"),
+            );
         }
     }
 
@@ -167,7 +182,9 @@ impl<'a> Flink<'a> {
     fn is_gpu(&self, name: &str) -> bool {
         match self.of(name, "driver-factory.class") {
             Some(setting) => is_near_factory(&setting.value.text()),
-            None => name.to_lowercase().contains("gpu") || self.of(name, PATH).or(self.of(name, ARGS)).is_some(),
+            None => {
+                name.to_lowercase().contains("gpu") || self.of(name, PATH).or(self.of(name, ARGS)).is_some()
+            }
         }
     }
 
@@ -175,7 +192,10 @@ impl<'a> Flink<'a> {
         let Some(setting) = self.of(name, "kubernetes.config-key") else {
             if self.deployment == Deployment::Operator {
                 let key = format!("{PREFIX}.{name}.kubernetes.config-key");
-                self.say(listed, format!("`{key}` is missing: the pods of the TaskManagers ask for no {name}"));
+                self.say(
+                    listed,
+                    format!("`{key}` is missing: the pods of the TaskManagers ask for no {name}"),
+                );
             }
             return;
         };

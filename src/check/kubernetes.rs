@@ -29,9 +29,8 @@ fn walk(
     if node.is_null() || node.text().is_some() {
         return Ok(());
     }
-    let entries = node.merged().ok_or_else(|| {
-        node.problem("has a key that is no text, which says nothing here")
-    })?;
+    let entries =
+        node.merged().ok_or_else(|| node.problem("has a key that is no text, which says nothing here"))?;
     let within = object(&entries).unwrap_or_else(|| within.to_owned());
     findings.extend(pod::check(&entries, &within, rules)?);
     if within.starts_with("ConfigMap") {
@@ -68,8 +67,9 @@ fn config_map(entries: &[Entry<'_, '_>], rules: &Rules<'_>) -> Result<Vec<Findin
         let above = if value.line() > key.line() { key.line() } else { key.line() - 1 };
         let found = match name.as_str() {
             LEGACY => legacy(&text, rules),
-            STANDARD => yaml(&text, rules)
-                .map_err(|problem| Problem { line: problem.line + above, ..problem })?,
+            STANDARD => {
+                yaml(&text, rules).map_err(|problem| Problem { line: problem.line + above, ..problem })?
+            }
             _ => continue,
         };
         findings.extend(found.into_iter().map(|it| Finding { line: it.line + above, ..it }));

@@ -55,8 +55,7 @@ impl Rules<'_> {
     fn is_single(&self, resource: &str) -> bool {
         let sharing = self.sharing.filter(|sharing| sharing.fails_requests_greater_than_one);
         let mut shared = sharing.iter().flat_map(|sharing| &sharing.resources);
-        resource.ends_with(".shared")
-            || shared.any(|it| it.rename.as_deref().unwrap_or(&it.name) == resource)
+        resource.ends_with(".shared") || shared.any(|it| it.rename.as_deref().unwrap_or(&it.name) == resource)
     }
 
     /// The names that the configuration gives.
@@ -131,7 +130,9 @@ pub(crate) fn lines(file: &Path, findings: &[Finding]) -> String {
         let over = finding.over.as_ref().map(|(name, count)| format!("OVER={name}={count}\n"));
         let place = format!("{}:{}: {}", file.display(), finding.line, finding.text);
         // A name in a manifest, and that of the file, can hold a line end and what a terminal obeys.
-        over.map(|line| printable(&line[..line.len() - 1]) + "\n").unwrap_or_default() + &printable(&place) + "\n"
+        over.map(|line| printable(&line[..line.len() - 1]) + "\n").unwrap_or_default()
+            + &printable(&place)
+            + "\n"
     };
     findings.iter().map(line).collect()
 }

@@ -36,7 +36,8 @@ pub(super) fn mistake(name: &str, known: &[&str]) -> Option<String> {
     if is_exact && (DEVICES.contains(&kind) || OF_OTHERS.contains(&kind)) {
         return None;
     }
-    let configured = known.iter().filter_map(|known| known.split_once('/')).filter(|(domain, _)| *domain == near);
+    let configured =
+        known.iter().filter_map(|known| known.split_once('/')).filter(|(domain, _)| *domain == near);
     let meant = nearest(kind, DEVICES.into_iter().chain(configured.map(|(_, kind)| kind)))?;
     Some(wrong(name, format!("{near}/{meant}")))
 }

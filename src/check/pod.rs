@@ -15,8 +15,11 @@ use crate::config::yaml::{Entry, Node, Problem};
 use crate::nearest::nearest;
 
 /// Where containers are listed, and how one is called in a message.
-const LISTS: [(&str, &str); 3] =
-    [("initContainers", "init container"), ("containers", "container"), ("ephemeralContainers", "ephemeral container")];
+const LISTS: [(&str, &str); 3] = [
+    ("initContainers", "init container"),
+    ("containers", "container"),
+    ("ephemeralContainers", "ephemeral container"),
+];
 const PARTS: [&str; 3] = ["limits", "requests", "claims"];
 
 /// An amount as it is written.
@@ -74,7 +77,9 @@ impl Container<'_> {
 
     fn check(&mut self, container: Node<'_, '_>) -> Result<Vec<Request>, Problem> {
         let entries = container.merged().unwrap_or_default();
-        let Some(resources) = get(&entries, "resources").filter(|node| !node.is_null()) else { return Ok(Vec::new()) };
+        let Some(resources) = get(&entries, "resources").filter(|node| !node.is_null()) else {
+            return Ok(Vec::new());
+        };
         let problem = || resources.problem("resources takes `limits` and `requests`");
         let parts = resources.merged().ok_or_else(problem)?;
         for (name, key, _) in parts.iter().filter(|(name, ..)| !PARTS.contains(&name.as_str())) {
@@ -84,13 +89,17 @@ impl Container<'_> {
         let requests = amounts(get(&parts, "requests"), "requests")?;
         let mut asked: Vec<&String> = limits.keys().collect();
         asked.extend(requests.keys().filter(|name| !limits.contains_key(*name)));
-        let asked = asked.into_iter().filter_map(|name| self.resource(name, limits.get(name), requests.get(name)));
+        let asked =
+            asked.into_iter().filter_map(|name| self.resource(name, limits.get(name), requests.get(name)));
         Ok(asked.collect())
     }
 
     fn misplaced(&mut self, name: &str, line: usize) {
         if names::is_extended(name) {
-            self.say(line, format!("`{name}` lies in `resources` itself, where nothing is read; put it below `limits`"));
+            self.say(
+                line,
+                format!("`{name}` lies in `resources` itself, where nothing is read; put it below `limits`"),
+            );
         } else if let Some(near) = nearest(name, PARTS.into_iter()) {
             self.say(line, format!("`{name}` is no part of `resources`; did you mean `{near}`?"));
         }
@@ -110,7 +119,8 @@ impl Container<'_> {
         let amount = self.amount(name, asked);
         match (limit, request) {
             (None, Some(request)) => {
-                let text = format!("{name} is in `requests` alone, which Kubernetes refuses; put it below `limits`");
+                let text =
+                    format!("{name} is in `requests` alone, which Kubernetes refuses; put it below `limits`");
                 self.say(request.line, text);
             }
             (Some(limit), Some(request)) => self.equal(name, limit, request),
@@ -125,10 +135,15 @@ impl Container<'_> {
         if limit.text == request.text {
             return;
         }
-        let (Some(requested), Ok(limited)) = (self.amount(name, request), quantity::whole(&limit.text)) else { return };
+        let (Some(requested), Ok(limited)) = (self.amount(name, request), quantity::whole(&limit.text))
+        else {
+            return;
+        };
         if requested != limited {
             let (limit, text) = (&limit.text, &request.text);
-            let text = format!("the request for {name} is {text} and its limit {limit}, and Kubernetes wants them equal");
+            let text = format!(
+                "the request for {name} is {text} and its limit {limit}, and Kubernetes wants them equal"
+            );
             self.say(request.line, text);
         }
     }
@@ -149,7 +164,8 @@ impl Container<'_> {
 /// `part` is `limits` or `requests`.
 fn amounts(part: Option<Node<'_, '_>>, what: &str) -> Result<BTreeMap<String, Asked>, Problem> {
     let Some(part) = part.filter(|part| !part.is_null()) else { return Ok(BTreeMap::new()) };
-    let entries = part.merged().ok_or_else(|| part.problem(format!("{what} takes resources with amounts")))?;
+    let entries =
+        part.merged().ok_or_else(|| part.problem(format!("{what} takes resources with amounts")))?;
     let amount = |(name, key, value): Entry<'_, '_>| {
         let text = value.string(&name)?;
         Ok((name, Asked { text, line: key.line() }))

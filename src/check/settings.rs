@@ -35,7 +35,8 @@ pub(super) fn nested(root: Node<'_, '_>) -> Result<Vec<Setting>, Problem> {
 }
 
 fn collect(map: Node<'_, '_>, prefix: &str, settings: &mut Vec<Setting>) -> Result<(), Problem> {
-    let entries = map.merged().ok_or_else(|| map.problem("has a key that is no text, which says nothing here"))?;
+    let entries =
+        map.merged().ok_or_else(|| map.problem("has a key that is no text, which says nothing here"))?;
     for (name, key, value) in entries {
         let name = format!("{prefix}{name}");
         let line = key.line();
@@ -86,12 +87,20 @@ fn passed_over(line: usize, content: &str) -> Option<Finding> {
 
 fn misread(line: usize, value: &str, text: &str) -> Option<Finding> {
     if value.starts_with(['"', '\'']) {
-        let text = format!("quotes are part of the value in flink-conf.yaml: write {}", value.trim_matches(['"', '\'']));
+        let text = format!(
+            "quotes are part of the value in flink-conf.yaml: write {}",
+            value.trim_matches(['"', '\''])
+        );
         return Some(Finding::new(line, text));
     }
     let (before, after) = text.split_once('#')?;
     let is_cut = !before.ends_with(char::is_whitespace) && !before.is_empty();
-    is_cut.then(|| Finding::new(line, format!("flink-conf.yaml ends a value at `#`, so that `#{after}` is no part of it")))
+    is_cut.then(|| {
+        Finding::new(
+            line,
+            format!("flink-conf.yaml ends a value at `#`, so that `#{after}` is no part of it"),
+        )
+    })
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 pub(crate) use environment::{GRANT, Surroundings};
 pub(crate) use options::{
-    Allocation, Cgroup, Check, Command, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Doctor, Exec,
-    Policy, Print, Reclaim, RequestOptions, SelectionOptions, SourceOptions, Status,
+    Allocation, Cgroup, Check, Command, Common, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Doctor,
+    Exec, Policy, Print, Reclaim, RequestOptions, SelectionOptions, SourceOptions, Status,
 };
 pub(crate) use output::Stdout;
 pub(crate) use parse::{Task, refusal};

@@ -136,6 +136,9 @@ pub(crate) struct Common {
     /// Directory below which /proc, /sys and /dev are read
     #[arg(long, hide_short_help = true, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
+    /// Take every warning for an error: then there is no answer, and nothing is given
+    #[arg(long, hide_short_help = true)]
+    pub(crate) strict: bool,
     /// Say on stderr how the answer was found
     #[arg(short, long)]
     pub(crate) verbose: bool,

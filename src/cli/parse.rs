@@ -38,23 +38,19 @@ pub(super) fn parse(
     };
     let variables = environment.trusted(notes);
     notes.warnings.extend(variables::unknown(variables));
-    let matches = with_variables(&mut parser, words.clone(), given.clone(), variables, &[])?;
-    let mut command = command(&parser, &matches).map_err(|error| broken(&error))?;
-    if environment.surroundings.is_privileged {
-        distrust(&mut command, notes);
-    }
+    let is_privileged = environment.surroundings.is_privileged;
+    let matches = with_variables(&mut parser, &words, given, variables, &[])?;
+    let mut command = command(&parser, matches, is_privileged, notes)?;
     let configuration = configuration::read(command.common(), notes)?;
     if let Some(Configuration { path, config }) = &configuration
         && !config.options.is_empty()
     {
         let defaults = configuration::defaults(path, &config.options)?;
-        let of_file =
-            |error: Error| Error::File { path: path.clone(), problem: format!("options: {error}") };
-        let matches = with_variables(&mut parser, words, given, variables, &defaults).map_err(of_file)?;
-        command = self::command(&parser, &matches).map_err(|error| broken(&error))?;
-        if environment.surroundings.is_privileged {
-            distrust(&mut command, &mut Notes::default());
-        }
+        let of_file = |error: Error| Error::File { path: path.clone(), problem: format!("options: {error}") };
+        // They have passed before.
+        let given = parser.try_get_matches_from_mut(&words).map_err(|error| broken(&error))?;
+        let matches = with_variables(&mut parser, &words, given, variables, &defaults).map_err(of_file)?;
+        command = self::command(&parser, matches, is_privileged, &mut Notes::default())?;
     }
     Ok(Task::Run(Box::new(command), configuration.map(|configuration| Box::new(configuration.config))))
 }
@@ -79,18 +75,19 @@ pub(crate) fn refusal(words: &[&str]) -> Option<String> {
 /// sets something, since most calls are to end within a millisecond.
 fn with_variables(
     parser: &mut clap::Command,
-    mut words: Vec<OsString>,
+    words: &[OsString],
     given: ArgMatches,
     variables: &[Variable],
     defaults: &[Variable],
 ) -> Result<ArgMatches, Error> {
     let given_to_command = given.subcommand().map_or(&given, |(_, matches)| matches);
-    let set = variables::words(variables, defaults, chosen(parser, &words), given_to_command)?;
+    let set = variables::words(variables, defaults, chosen(parser, words), given_to_command)?;
     if set.is_empty() {
         return Ok(given);
     }
     // Behind the first word, which is the command or AMOUNT.
-    words.splice(1..1, set);
+    let (first, rest) = words.split_at(1);
+    let words = [first, &set, rest].concat();
     // The words of the command line have passed, so what is refused now is the environment's, and, once that has
     // passed, the file's.
     let origin = if defaults.is_empty() { Origin::Environment } else { Origin::File };
@@ -103,12 +100,23 @@ fn chosen<'a>(parser: &'a clap::Command, words: &[OsString]) -> &'a clap::Comman
     words.first().and_then(|word| parser.find_subcommand(word)).unwrap_or(parser)
 }
 
-fn command(parser: &clap::Command, matches: &ArgMatches) -> Result<Command, clap::Error> {
-    if parser.has_subcommands() {
-        Cli::from_arg_matches(matches).map(|cli| cli.command)
+/// Taken out of the matches, and not copied: it is a part of what a run costs.
+fn command(
+    parser: &clap::Command,
+    mut matches: ArgMatches,
+    is_privileged: bool,
+    notes: &mut Notes,
+) -> Result<Command, Error> {
+    let command = if parser.has_subcommands() {
+        Cli::from_arg_matches_mut(&mut matches).map(|cli| cli.command)
     } else {
-        Discover::from_arg_matches(matches).map(Command::Discover)
+        Discover::from_arg_matches_mut(&mut matches).map(Command::Discover)
+    };
+    let mut command = command.map_err(|error| broken(&error))?;
+    if is_privileged {
+        distrust(&mut command, notes);
     }
+    Ok(command)
 }
 
 fn text_or_error(error: &clap::Error, command: &clap::Command) -> Result<Task, Error> {

@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    fn failure() -> Result<(), Error> {
+    fn failure() -> Result<Exit, Error> {
         Err(Error::io("open", "/a\nb")(io::Error::from_raw_os_error(libc::ENOENT)))
     }
 
@@ -91,8 +91,8 @@ mod tests {
         notes.detail("found");
         let error = "gpu-coord: cannot open /a\\nb: No such file or directory (os error 2)\n";
         for (outcome, is_verbose, expected) in [
-            (Ok(()), false, "gpu-coord: warning: odd\n".to_owned()),
-            (Ok(()), true, "gpu-coord: warning: odd\ngpu-coord: found\n".to_owned()),
+            (Ok(Exit::Success), false, "gpu-coord: warning: odd\n".to_owned()),
+            (Ok(Exit::Success), true, "gpu-coord: warning: odd\ngpu-coord: found\n".to_owned()),
             (failure(), false, error.to_owned()),
             (failure(), true, format!("gpu-coord: found\n{error}")),
         ] {

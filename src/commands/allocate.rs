@@ -126,5 +126,5 @@ fn first(request: &Request<'_>, options: &Allocation, notes: &mut Notes) -> Resu
     };
     let units = choice.make(&context.host, &wanted, notes)?;
     let line = answer::line(request.inventory, &units, request.seen, options.print)?;
-    context.stdout.write(&line, context.deadline)
+    context.print(&line, notes)
 }

@@ -19,7 +19,7 @@ pub(super) fn run(context: &Context<'_>, options: &Devices, notes: &mut Notes) -
     } else {
         as_table(&inventory, &selection, &shown)
     };
-    context.stdout.write(&text, context.deadline)
+    context.print(&text, notes)
 }
 
 fn as_json(

@@ -116,7 +116,11 @@ impl Request<'_> {
         let is_confined = confined.is_some();
         let variables = mps::variables(self.context, self.inventory, self.resources, &units);
         let given = Given { inventory: self.inventory, units: &units, seen, is_confined, variables, grant };
-        handover.prepare(&given).and_then(|()| self.recheck(owner)).map_err(undo)?;
+        self.context
+            .check_strict(notes)
+            .and_then(|()| handover.prepare(&given))
+            .and_then(|()| self.recheck(owner))
+            .map_err(undo)?;
         let cgroup = confined.as_ref().map(Confined::name);
         change.granted = self.assignments(owner, &given, cgroup.as_deref());
         let stale =

@@ -31,7 +31,7 @@ use std::path::Path;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use crate::cli::watchdog::{self, Guard};
-use crate::cli::{Command, DEFAULT_COORDINATION_FILE, SourceOptions, Stdout, Surroundings};
+use crate::cli::{Command, Common, DEFAULT_COORDINATION_FILE, SourceOptions, Stdout, Surroundings};
 use crate::config::Config;
 use crate::coordination::place;
 use crate::device::Inventory;
@@ -50,6 +50,7 @@ struct Context<'a> {
     host: Host,
     config: Option<&'a Config>,
     log: &'a Log,
+    is_strict: bool,
     surroundings: &'a Surroundings,
     stdout: &'a Stdout,
     deadline: Deadline,
@@ -64,8 +65,9 @@ pub(crate) fn run(
     deadline: Deadline,
     notes: &mut Notes,
 ) -> Result<Exit, Error> {
-    let host = Host::new(&command.common().root);
-    let context = Context { host, config, log: &command.common().log, surroundings, stdout, deadline };
+    let Common { log, strict, root, .. } = command.common();
+    let host = Host::new(root);
+    let context = Context { host, config, log, is_strict: *strict, surroundings, stdout, deadline };
     let done = match command {
         Command::Doctor(options) => return doctor::run(&context, options, notes),
         Command::Check(options) => return check::run(&context, options, notes),
@@ -84,6 +86,20 @@ pub(crate) fn run(
 }
 
 impl Context<'_> {
+    /// With `--strict` a warning is an error, and there is no answer.
+    fn check_strict(&self, notes: &Notes) -> Result<(), Error> {
+        match notes.warnings.first().filter(|_| self.is_strict) {
+            Some(warning) => Err(Error::Strict(warning.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// The answer, if there is to be one.
+    fn print(&self, text: &str, notes: &Notes) -> Result<(), Error> {
+        self.check_strict(notes)?;
+        self.stdout.write(text, self.deadline)
+    }
+
     /// Bounds what follows where the coordination file lies on a file system that can hang.
     fn guard(&self, path: &Path) -> Option<Guard> {
         let what = || format!("the file system of {}, which does not answer", path.display());

@@ -60,7 +60,7 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
         () if options.prometheus => view.as_metrics(is_consistent),
         () => view.as_table(),
     };
-    context.stdout.write(&text, context.deadline)
+    context.print(&text, notes)
 }
 
 /// Who holds what is to be seen also while the driver is broken.

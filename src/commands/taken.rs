@@ -63,6 +63,7 @@ pub(super) fn run(
     let answer = answer::line(&inventory, &units, &seen, options.print)?;
     let change = passing.change(record, id, count, &requester);
     owner::recheck(&context.host, &requester)?;
+    context.check_strict(notes)?;
     super::block_signals();
     let committed = ledger.commit(&change)?;
     context.stdout.write(&answer, context.deadline).map_err(|error| committed.undo(error))

@@ -9,6 +9,8 @@
 
 mod own;
 mod sharing;
+#[cfg(test)]
+mod tests;
 pub(crate) mod yaml;
 
 use std::path::PathBuf;
@@ -75,7 +77,7 @@ pub(crate) fn parse(text: &str, key: Option<&str>) -> Result<Config, Problem> {
     let data =
         root.get("data").filter(|_| root.get("kind").and_then(Node::text).as_deref() == Some("ConfigMap"));
     match (data, key) {
-        (Some(data), key) => of_config_map(data, key),
+        (Some(data), key) => of_config_map(text, data, key),
         (None, Some(key)) => Err(root.problem(format!(
             "is no ConfigMap, so that there is no `{key}` to choose; leave --config-key out"
         ))),
@@ -84,7 +86,7 @@ pub(crate) fn parse(text: &str, key: Option<&str>) -> Result<Config, Problem> {
 }
 
 /// Each value is the text of a configuration of its own.
-fn of_config_map(data: Node<'_, '_>, key: Option<&str>) -> Result<Config, Problem> {
+fn of_config_map(file: &str, data: Node<'_, '_>, key: Option<&str>) -> Result<Config, Problem> {
     let entries = data.entries().ok_or_else(|| data.problem("`data` takes keys with values"))?;
     let names = || entries.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>().join(", ");
     let chosen = match (key, &entries[..]) {
@@ -99,11 +101,20 @@ fn of_config_map(data: Node<'_, '_>, key: Option<&str>) -> Result<Config, Proble
         data.problem(format!("has no configuration `{}`; it has {}", key.unwrap_or_default(), names()))
     })?;
     let text = value.string("a configuration in a ConfigMap")?;
-    // Its first line is the one below its key.
-    let mut config = parse(&text, None)
-        .map_err(|problem| Problem { line: problem.line + at.line(), ..problem })?;
-    config.options.iter_mut().for_each(|option| option.place.0 += at.line());
+    let in_file = |place| place_in(file, &text, at.line(), place);
+    let mut config = parse(&text, None).map_err(|Problem { line, column, text }| {
+        let (line, column) = in_file((line, column));
+        Problem { line, column, text }
+    })?;
+    config.options.iter_mut().for_each(|option| option.place = in_file(option.place));
     Ok(config)
+}
+
+/// A place in a text whose first line is the one below line `above` of the file, and which is indented there.
+fn place_in(file: &str, text: &str, above: usize, (line, column): (usize, usize)) -> (usize, usize) {
+    let lines = file.lines().nth(above + line - 1).zip(text.lines().nth(line - 1));
+    let indent = lines.and_then(|(outer, inner)| Some(outer.strip_suffix(inner)?.chars().count()));
+    (above + line, column + indent.unwrap_or(0))
 }
 
 fn config(root: Node<'_, '_>) -> Result<Config, Problem> {
@@ -163,8 +174,12 @@ fn mig_strategy(node: Node<'_, '_>) -> Result<MigStrategy, Problem> {
 fn resource_name(text: &str, node: Node<'_, '_>) -> Result<String, Problem> {
     let name = if text.contains('/') { text.to_owned() } else { format!("nvidia.com/{text}") };
     let is_of_domain = |part: &str| {
-        let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
-        part.bytes().all(is_fit) && !part.is_empty() && !part.starts_with(['-', '.']) && !part.ends_with(['-', '.'])
+        let is_fit =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        part.bytes().all(is_fit)
+            && !part.is_empty()
+            && !part.starts_with(['-', '.'])
+            && !part.ends_with(['-', '.'])
     };
     if name.split('/').count() == 2 && name.split('/').all(is_of_domain) && name.len() <= LONGEST_NAME {
         return Ok(name);
@@ -186,117 +201,4 @@ fn unknown(name: &str, key: Node<'_, '_>, known: &[&str]) -> Problem {
 /// Fails if a key was not taken.
 fn end(keys: Keys<'_, '_>) -> Result<(), Problem> {
     keys.end(|name, known| nearest(name, known.iter().copied()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FULL: &str = "\
-version: v1
-flags:
-  migStrategy: mixed
-  failOnInitError: true
-  plugin: {passDeviceSpecs: false, deviceListStrategy: envvar}
-sharing:
-  timeSlicing:
-    renameByDefault: true
-    failRequestsGreaterThanOne: true
-    resources:
-    - name: nvidia.com/gpu
-      replicas: 4
-      devices: [0, GPU-1, 0:1]
-    - {name: mig-1g.10gb, replicas: 2, rename: small, devices: 3}
-imex: {}
-gpu-coord:
-  quotas:
-    team-a: {nvidia.com/gpu.shared: 2}
-    user:flink: {nvidia.com/gpu: 1, nvidia.com/small: 0}
-  options: {deadline: 5, skip-busy: true}
-  mps: {pipe-directory: /run/mps}
-";
-
-    #[test]
-    fn a_configuration_of_the_plugin_is_one_of_ours() {
-        let config = parse(FULL, None).unwrap();
-        assert_eq!(config.mig, Some(MigStrategy::Mixed));
-        let sharing = config.sharing.unwrap();
-        assert_eq!((sharing.way, sharing.fails_requests_greater_than_one), (Way::TimeSlicing, true));
-        let shown: Vec<_> = sharing
-            .resources
-            .iter()
-            .map(|it| (it.name.as_str(), it.replicas, it.rename.as_deref()))
-            .collect();
-        let gpus = ("nvidia.com/gpu", 4, Some("nvidia.com/gpu.shared"));
-        assert_eq!(shown, [gpus, ("nvidia.com/mig-1g.10gb", 2, Some("nvidia.com/small"))]);
-        let list = ["0", "GPU-1", "0:1"].map(str::to_owned).to_vec();
-        assert_eq!(
-            (&sharing.resources[0].devices, &sharing.resources[1].devices),
-            (&Devices::List(list), &Devices::Count(3))
-        );
-        assert_eq!(config.ignored, ["flags.failOnInitError", "flags.plugin", "imex"]);
-        let user = Whose::User("flink".to_owned());
-        let quota = |whose: &Whose, resource: &str, limit| Quota {
-            whose: whose.clone(),
-            resource: resource.to_owned(),
-            limit,
-        };
-        let team = quota(&Whose::Namespace("team-a".to_owned()), "nvidia.com/gpu.shared", 2);
-        assert_eq!(
-            config.quotas,
-            [team, quota(&user, "nvidia.com/gpu", 1), quota(&user, "nvidia.com/small", 0)]
-        );
-        let option = |name: &str, value: &str, place| Preset { name: name.to_owned(), value: value.to_owned(), place };
-        assert_eq!(config.options, [option("deadline", "5", (20, 13)), option("skip-busy", "true", (20, 26))]);
-        assert_eq!((config.mps.pipe, config.mps.log), ("/run/mps".into(), "/var/log/nvidia-mps".into()));
-    }
-
-    #[test]
-    #[rustfmt::skip] // a table
-    fn what_is_wrong_is_told_with_its_place() {
-        for (case, text, place, says) in [
-            ("no YAML",        "a: [1",                                           (2, 1),  ""),
-            ("a list",         "- a",                                             (1, 1),  "a configuration takes keys with values"),
-            ("version 2",      "version: v2",                                     (1, 10), "version takes v1"),
-            ("a key misspelt", "version: v1\nsharring: {}",                       (2, 1),  "`sharring` is not a key here; did you mean `sharing`?"),
-            ("a flag",         "version: v1\nflags:\n  migStrategie: none",       (3, 3),  "`migStrategie` is not a key here; did you mean `migStrategy`?"),
-            ("a strategy",     "version: v1\nflags: {migStrategy: all}",          (2, 22), "migStrategy takes none, single or mixed"),
-            ("both ways",      "version: v1\nsharing: {timeSlicing: {resources: []}, mps: {resources: []}}", (2, 46), "timeSlicing and mps exclude each other"),
-            ("no replicas",    "version: v1\nsharing: {mps: {resources: [{name: gpu}]}}", (2, 29), "`replicas` of nvidia.com/gpu is missing"),
-            ("one replica",    "version: v1\nsharing: {mps: {resources: [{name: gpu, replicas: 1}]}}", (2, 51), "replicas takes a number from 2 to 4096"),
-            ("half a one",     "version: v1\nsharing: {mps: {resources: [{name: gpu, replicas: 2.5}]}}", (2, 51), "replicas takes a number from 2 to 4096"),
-            ("devices",        "version: v1\nsharing: {mps: {resources: [{name: gpu, replicas: 2, devices: some}]}}", (2, 63), "devices takes `all`, a number of devices, or a list of indexes and UUIDs"),
-            ("twice",          "version: v1\nsharing: {mps: {resources: [{name: gpu, replicas: 2}, {name: nvidia.com/gpu, replicas: 3}]}}", (2, 28), "`nvidia.com/gpu` is shared twice"),
-            ("a quota",        "version: v1\ngpu-coord: {quotas: {a: {nvidia.com/gpu: -1}}}", (2, 42), "the limit of nvidia.com/gpu takes a whole number"),
-            ("own key",        "version: v1\ngpu-coord: {quota: {}}",             (2, 13), "`quota` is not a key here; did you mean `quotas`?"),
-            ("two documents",  "version: v1\n---\nversion: v1",                   (3, 1),  "a configuration is one document, and here begins another"),
-            ("a key twice",    "version: v1\nversion: v1",                        (2, 1),  ""),
-        ] {
-            let problem = parse(text, None).unwrap_err();
-            assert_eq!((problem.line, problem.column), place, "{case}: {problem:?}");
-            assert!(says.is_empty() || problem.text == says, "{case}: {problem:?}");
-        }
-    }
-
-    #[test]
-    fn a_config_map_has_several_of_which_one_is_chosen() {
-        let map = "kind: ConfigMap\ndata:\n  a: |-\n    version: v1\n  b: |-\n    version: v1\n    flags:\n      migStrategy: all\n";
-        assert_eq!(parse(map, Some("a")), Ok(Config::default()));
-        let problem = |key| parse(map, key).unwrap_err();
-        assert_eq!(problem(None).text, "has several configurations (a, b): choose one with --config-key");
-        assert_eq!(problem(Some("c")).text, "has no configuration `c`; it has a, b");
-        assert_eq!(
-            (problem(Some("b")).line, problem(Some("b")).text.as_str()),
-            (8, "migStrategy takes none, single or mixed")
-        );
-        let says = "is no ConfigMap, so that there is no `a` to choose; leave --config-key out";
-        assert_eq!(parse("version: v1", Some("a")).unwrap_err().text, says);
-    }
-
-    #[test]
-    fn an_empty_file_says_nothing() {
-        for text in ["", "\n", "# nothing\n", "---\n", "version: v1\n"] {
-            assert_eq!(parse(text, None), Ok(Config::default()), "{text:?}");
-        }
-    }
 }

@@ -7,21 +7,25 @@
 //!   that an abandoned one holds neither a lock nor the pipe of whoever reads our answer.
 //! * There is no wait without an end: a process that hangs in the driver takes no signal.
 
-#![expect(unsafe_code, reason = "what a child does between fork and exec has no safe form")]
+#![expect(unsafe_code, reason = "a child that shares our memory, and a pidfd, have no safe form")]
 
+mod command;
+mod start;
 mod stream;
 
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigHandler, Signal, killpg, signal};
+use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::{Pid, getpid, getppid};
+use nix::unistd::Pid;
 
 use crate::host::process::parse_stat;
+pub(crate) use command::Command;
 use stream::Stream;
 
 /// A few thousand devices fit in it.
@@ -64,93 +68,69 @@ impl Failure {
     }
 }
 
+/// A child until it is reaped: as long, neither its pid nor the id of its group can come to name anyone else.
+struct Child {
+    pid: Pid,
+    /// Polls as readable once the child has exited; `None` before Linux 5.3.
+    exit: Option<OwnedFd>,
+}
+
 /// Runs `command` and takes what it prints, both within `limit`; its standard input is empty.
-pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<Output, Failure> {
+pub(crate) fn run(command: &Command, limit: Duration) -> Result<Output, Failure> {
     let until = Instant::now() + limit;
-    let mut child = start(command)?;
-    let heard = listen(&mut child, until, limit);
-    let ended = end(&mut child).map_err(Failure::Listen)?;
+    let (child, mut streams) = start(command).map_err(Failure::Start)?;
+    let heard = listen(&child, &mut streams, until, limit);
+    let ended = end(&child).map_err(Failure::Listen)?;
+    let [stdout, stderr] = streams.map(|stream| stream.text);
     match (heard, ended) {
-        (Ok([stdout, stderr]), Some(status)) => Ok(Output { status, stdout, stderr }),
-        (Ok(_), None) => Err(stuck(&child, Failure::Late { limit })),
+        (Ok(()), Some(status)) => Ok(Output { status, stdout, stderr }),
+        (Ok(()), None) => Err(stuck(&child, Failure::Late { limit })),
         (Err(failure), Some(_)) => Err(failure),
         (Err(failure), None) => Err(stuck(&child, failure)),
     }
 }
 
+fn start(command: &Command) -> io::Result<(Child, [Stream; 2])> {
+    let image = command.image()?;
+    let (stdout, to_stdout) = Stream::new("standard output", MOST_STDOUT)?;
+    let (stderr, to_stderr) = Stream::new("standard error", MOST_STDERR)?;
+    let pid = start::start(&image, [to_stdout.as_fd(), to_stderr.as_fd()])?;
+    Ok((Child { pid, exit: pidfd(pid) }, [stdout, stderr]))
+}
+
 fn stuck(child: &Child, why: Failure) -> Failure {
-    Failure::Stuck { pid: child.id(), why: Box::new(why) }
+    Failure::Stuck { pid: child.pid.as_raw().cast_unsigned(), why: Box::new(why) }
 }
 
-fn start(command: &mut Command) -> Result<Child, Failure> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let parent = getpid();
-    // SAFETY: `bind` allocates nothing and makes only system calls, which are safe between fork and exec.
-    unsafe { command.pre_exec(move || bind(parent)) };
-    // SAFETY: no handler is installed. A caller that ignores SIGCHLD hands that on to us, and the kernel
-    // would then reap the child before its exit status is read.
-    unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map_err(|err| Failure::Start(err.into()))?;
-    command.spawn().map_err(Failure::Start)
-}
-
-/// Runs in the child: binds its life to `parent`, and keeps every descriptor but the standard ones from
-/// the program, those too that we inherited from a careless caller.
-fn bind(parent: Pid) -> io::Result<()> {
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
-    if getppid() != parent {
-        // It died before the request was made, and no signal will come.
-        return Err(Errno::ESRCH.into());
-    }
-    let (first, last) = (3_u32, u32::MAX);
-    // SAFETY: the call takes three numbers. Before Linux 5.11 it fails, and what we opened ourselves is
-    // closed on exec all the same.
-    unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) };
-    Ok(())
-}
-
-/// Everything that `child` printed until it exited. A process that it left behind, and that holds the
+/// Takes all that `child` prints until it has exited. A process that it left behind, and that holds the
 /// streams open, is not waited for.
-fn listen(child: &mut Child, until: Instant, limit: Duration) -> Result<[Vec<u8>; 2], Failure> {
-    let mut stdout = Stream::new("standard output", MOST_STDOUT, child.stdout.take())?;
-    let mut stderr = Stream::new("standard error", MOST_STDERR, child.stderr.take())?;
+fn listen(child: &Child, streams: &mut [Stream; 2], until: Instant, limit: Duration) -> Result<(), Failure> {
     let mut pause = FIRST_PAUSE;
     loop {
         // Asked before the streams are read: what was printed before the exit is in them by then.
-        let exited = has_exited(child).map_err(Failure::Listen)?;
-        stdout.drain()?;
-        stderr.drain()?;
+        let exited = child.has_exited().map_err(Failure::Listen)?;
+        streams.iter_mut().try_for_each(Stream::drain)?;
         if exited {
-            return Ok([stdout.text, stderr.text]);
+            return Ok(());
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(Failure::Late { limit });
         }
-        stream::wait([&stdout, &stderr], left.min(TICK), &mut pause).map_err(Failure::Listen)?;
-    }
-}
-
-/// The exit is seen and not taken: while the child is not reaped, its pid and the id of its group cannot
-/// come to name anyone else.
-fn has_exited(child: &Child) -> io::Result<bool> {
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    match waitid(Id::Pid(pid(child)), flags) {
-        Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => Ok(false),
-        Ok(_) => Ok(true),
-        Err(err) => Err(err.into()),
+        stream::wait(&child.events(streams), left.min(TICK), &mut pause).map_err(Failure::Listen)?;
     }
 }
 
 /// Kills what is left of the child's group and takes its status; `None` if it cannot be killed.
-fn end(child: &mut Child) -> io::Result<Option<ExitStatus>> {
+fn end(child: &Child) -> io::Result<Option<ExitStatus>> {
     // The one error there is means that nobody is left.
-    let _ = killpg(pid(child), Signal::SIGKILL);
+    let _ = killpg(child.pid, Signal::SIGKILL);
     let since = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        let status = child.try_wait()?;
+        let status = child.reap()?;
         let waited = since.elapsed();
-        if status.is_some() || waited >= PATIENCE || (waited >= GRACE && hangs(child)) {
+        if status.is_some() || waited >= PATIENCE || (waited >= GRACE && child.hangs()) {
             return Ok(status);
         }
         std::thread::sleep(pause);
@@ -158,14 +138,46 @@ fn end(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-/// Whether it is in a system call that no signal ends. If nothing can be seen of it, it is not waited for.
-fn hangs(child: &Child) -> bool {
-    let stat = std::fs::read(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    parse_stat(&stat).is_none_or(|process| process.state == b'D')
+impl Child {
+    /// What to wait for: its exit, since all that a tool prints fits into a pipe as a rule, and who is woken for
+    /// each piece of it is woken in vain. Without a pidfd the end of its streams tells.
+    fn events<'a>(&'a self, streams: &'a [Stream; 2]) -> Vec<BorrowedFd<'a>> {
+        match &self.exit {
+            Some(exit) => vec![exit.as_fd()],
+            None => streams.iter().filter_map(Stream::descriptor).collect(),
+        }
+    }
+
+    /// The exit is seen, and the child not reaped.
+    fn has_exited(&self) -> io::Result<bool> {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        match waitid(Id::Pid(self.pid), flags) {
+            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => Ok(false),
+            Ok(_) => Ok(true),
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    fn reap(&self) -> io::Result<Option<ExitStatus>> {
+        let mut status = 0;
+        // SAFETY: what is written to is our own.
+        let reaped = unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, libc::WNOHANG) };
+        Ok((Errno::result(reaped)? != 0).then(|| ExitStatus::from_raw(status)))
+    }
+
+    /// Whether it is in a system call that no signal ends. If nothing can be seen of it, it is not waited for.
+    fn hangs(&self) -> bool {
+        let stat = std::fs::read(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        parse_stat(&stat).is_none_or(|process| process.state == b'D')
+    }
 }
 
-fn pid(child: &Child) -> Pid {
-    Pid::from_raw(child.id().cast_signed())
+fn pidfd(pid: Pid) -> Option<OwnedFd> {
+    // SAFETY: the call takes two numbers.
+    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+    let descriptor = i32::try_from(opened).ok().filter(|descriptor| *descriptor >= 0)?;
+    // SAFETY: it has just been opened, and nobody else has it.
+    Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 #[cfg(test)]
@@ -208,8 +220,42 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_missing() {
-        assert!(run(&mut Command::new("/nonexistent/tool"), LONG).expect_err("missing").is_missing());
-        assert!(!run(&mut Command::new("/"), LONG).expect_err("a directory").is_missing());
+        assert!(run(&Command::new("/nonexistent/tool"), LONG).expect_err("missing").is_missing());
+        assert!(!run(&Command::new("/"), LONG).expect_err("a directory").is_missing());
+    }
+
+    #[test]
+    fn what_may_not_be_run_is_not_missing_and_is_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("sh"), "no program").unwrap();
+        let place = directory.path().to_str().unwrap();
+        let run =
+            |path: &str| run(Command::new("sh").args(["-c", "echo $0"]).env_clear().env("PATH", path), LONG);
+        assert!(!run(&format!("{place}:/nonexistent")).expect_err("no right to").is_missing());
+        assert!(run("/nonexistent").expect_err("nowhere").is_missing());
+        let output = run(&format!("/nonexistent:{place}:/usr/bin:/bin")).expect("the last one");
+        assert_eq!(output.stdout, b"sh\n");
+    }
+
+    #[test]
+    fn the_program_has_a_group_of_its_own_and_dies_of_a_broken_pipe() {
+        let output = shell("cat /proc/$$/stat /proc/$$/status", LONG).expect("it runs");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let fields: Vec<&str> = text.rsplit_once(") ").unwrap().1.split(' ').collect();
+        assert_eq!(fields[2], text.split(' ').next().unwrap(), "the group");
+        let ignored = text.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+        assert_eq!(ignored >> (Signal::SIGPIPE as i32 - 1) & 1, 0, "SIGPIPE is ignored");
+    }
+
+    /// As before Linux 5.3.
+    #[test]
+    fn without_a_pidfd_the_streams_tell_of_the_exit() {
+        let (mut child, mut streams) = start(Command::new("sh").args(["-c", "echo out"])).expect("it starts");
+        child.exit = None;
+        listen(&child, &mut streams, Instant::now() + LONG, LONG).expect("it ends");
+        assert_eq!(streams[0].text, b"out\n");
+        assert!(end(&child).expect("it is ours").is_some());
     }
 
     /// A zombie counts as ended: only its parent, whoever that is by now, can do away with it.

@@ -7,15 +7,13 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::child::{self, Failure, Output};
+use super::child::{self, Command, Failure, Output};
 
 /// Directories of which one allows programs to be run, on one host or another.
 const DIRECTORIES: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/dev/shm"];
@@ -52,7 +50,7 @@ impl Embedded {
         let mut command = Command::new(path(&file));
         command.arg0(self.name);
         prepare(&mut command);
-        child::run(&mut command, limit)
+        child::run(&command, limit)
     }
 
     fn memory(&self) -> io::Result<File> {

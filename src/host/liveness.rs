@@ -172,7 +172,7 @@ impl<'a> Liveness<'a> {
         }
         let is_later =
             |process: &Process| process.start.is_some_and(|start| self.is_later_than_the_file(start));
-        match self.host.process(pid) {
+        match self.host.known_process(pid) {
             Err(_) => Standing::Doubtful(Doubt::Unreadable),
             Ok(None) => Standing::Dead,
             Ok(Some(process)) if process.is_dead() || is_later(&process) => Standing::Dead,

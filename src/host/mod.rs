@@ -27,18 +27,21 @@ pub(crate) mod wrapper;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use mounts::Mounts;
-use process::Status;
+use process::{Process, Status};
 
 /// A host, named by the directory below which its `/proc`, `/sys` and `/dev` are.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
     root: PathBuf,
-    found: Findings,
+    /// Never dropped: the kernel takes back all of a program that ends at once sooner than one string after the
+    /// other.
+    found: ManuallyDrop<Findings>,
 }
 
 /// What does not change during a run, each read when it is first asked for.
@@ -51,12 +54,13 @@ struct Findings {
     boot_id: OnceLock<Option<String>>,
     began: OnceLock<Option<SystemTime>>,
     mounts: OnceLock<Option<Mounts>>,
+    processes: RefCell<HashMap<u32, Process>>,
     statuses: RefCell<HashMap<u32, Status>>,
 }
 
 impl Host {
     pub(crate) fn new(root: &Path) -> Host {
-        Host { root: root.to_owned(), found: Findings::default() }
+        Host { root: root.to_owned(), found: ManuallyDrop::default() }
     }
 
     /// Whether this is the host that the program runs on, so that system calls speak of it too.

@@ -63,14 +63,16 @@ impl Host {
     }
 
     fn proc_problem(&self) -> Option<String> {
+        let own = file::read_piece(self.proc("self/status"));
+        if own.is_ok_and(|status| self.is_our_status(&status)) {
+            return None;
+        }
         // A host made of files, or another namespace's /proc, need not know us.
         let has_processes = fs::symlink_metadata(self.proc("1")).is_ok();
-        let own = file::read(self.proc("self/status"));
-        let is_ours = own.is_ok_and(|status| self.is_our_status(&status));
-        let problem = match (self.is_here(), has_processes, is_ours) {
-            (_, _, true) | (false, true, false) => return None,
-            (_, false, false) => "shows no process, so that it cannot be told which owners live; mount /proc",
-            (true, true, false) => {
+        let problem = match (self.is_here(), has_processes) {
+            (false, true) => return None,
+            (_, false) => "shows no process, so that it cannot be told which owners live; mount /proc",
+            (true, true) => {
                 "is of another pid namespace than gpu-coord, so that no pid can be looked up in it; mount the \
                  /proc of this namespace, or name the other host's root with --root"
             }

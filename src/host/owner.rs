@@ -181,7 +181,7 @@ fn as_owner(host: &Host, process: &Process) -> Owner {
 
 /// The living process `pid` as an owner; `None` if it has ended, or cannot be told from a later one.
 pub(crate) fn of(host: &Host, pid: u32) -> Option<Owner> {
-    let process = host.process(pid).ok()??;
+    let process = host.known_process(pid).ok()??;
     let is_known = process.start.is_some() && !process.is_dead();
     is_known.then(|| as_owner(host, &process))
 }

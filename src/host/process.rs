@@ -67,8 +67,10 @@ pub(crate) fn parse_stat(stat: &[u8]) -> Option<Process> {
     // The name may hold anything, blanks and parentheses too ("UVM global queue", "a) R 1 (b").
     let open = stat.iter().position(|byte| *byte == b'(')?;
     let close = stat.iter().rposition(|byte| *byte == b')')?;
-    let fields: Vec<&str> = str::from_utf8(stat.get(close + 1..)?).ok()?.split_ascii_whitespace().collect();
-    let field = |number: usize| fields.get(number - 3).copied();
+    let fields = str::from_utf8(stat.get(close + 1..)?).ok()?.split_ascii_whitespace();
+    let mut fields = (3..).zip(fields);
+    // To be asked for in the order in which they stand.
+    let mut field = |number| fields.find(|(at, _)| *at == number).map(|(_, text)| text);
     Some(Process {
         pid: str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?,
         name: String::from_utf8_lossy(stat.get(open + 1..close)?).into_owned(),
@@ -81,15 +83,16 @@ pub(crate) fn parse_stat(stat: &[u8]) -> Option<Process> {
 }
 
 pub(crate) fn parse_status(status: &[u8]) -> Option<Status> {
-    let text = String::from_utf8_lossy(status);
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let numbers = |name: &str| -> Option<Vec<u32>> {
-        field(name)?.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
+    let mut lines = status.split(|byte| *byte == b'\n');
+    // To be asked for in the order in which they stand.
+    let mut numbers = |name: &[u8]| -> Option<Vec<u32>> {
+        let field = lines.find_map(|line| line.strip_prefix(name))?;
+        str::from_utf8(field).ok()?.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
     };
     Some(Status {
-        leader: field("Tgid")?.trim().parse().ok()?,
-        uid: *numbers("Uid")?.get(1)?,
-        pids: numbers("NSpid").unwrap_or_default(),
+        leader: *numbers(b"Tgid:")?.first()?,
+        uid: *numbers(b"Uid:")?.get(1)?,
+        pids: numbers(b"NSpid:").unwrap_or_default(),
     })
 }
 
@@ -100,6 +103,17 @@ impl Host {
         let process = parse_stat(&stat).ok_or_else(|| self.strange(pid, "stat"))?;
         let start = process.start.and_then(|ticks| self.in_initial_time(ticks));
         Ok(Some(Process { start, ..process }))
+    }
+
+    /// The process as it was first seen in this run, for those who ask about one after the other: who is judged to
+    /// live is the one that is written down. Whether it still lives is for [`Host::process`] to say.
+    pub(crate) fn known_process(&self, pid: u32) -> Result<Option<Process>, Error> {
+        if let Some(process) = self.found.processes.borrow().get(&pid) {
+            return Ok(Some(process.clone()));
+        }
+        let process = self.process(pid)?;
+        self.found.processes.borrow_mut().extend(process.clone().map(|process| (pid, process)));
+        Ok(process)
     }
 
     /// `None` only if it is certain that there is no such process.
@@ -152,7 +166,7 @@ impl Host {
     fn read_of(&self, pid: u32, name: &str) -> Result<Option<Vec<u8>>, Error> {
         self.check_proc()?;
         let path = self.proc(format!("{pid}/{name}"));
-        match file::read(&path) {
+        match file::read_piece(&path) {
             Ok(text) => Ok(Some(text)),
             // It was there when the file was opened, and has been reaped since.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),

@@ -9,6 +9,8 @@
 mod in_use;
 mod names;
 mod occupancy;
+#[cfg(test)]
+mod properties;
 mod quota;
 mod shares;
 mod shortage;

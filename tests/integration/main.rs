@@ -3,6 +3,7 @@
 #![expect(clippy::print_stderr, reason = "a test that skips says so")]
 
 mod amd;
+mod check;
 mod command_line;
 mod concurrency;
 mod coordination;
@@ -23,7 +24,9 @@ mod metrics;
 mod nvml;
 mod opening;
 mod owners;
+mod packages;
 mod place;
+mod prose;
 mod record;
 mod replaced;
 mod running;

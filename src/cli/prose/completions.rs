@@ -21,6 +21,19 @@ const VALUES: [(&str, &[&str]); 2] = [
     ("vendor", &["nvidia", "amd"]),
 ];
 
+/// What else than any file completes a value. No path does where no path is taken.
+const HINTS: [(&str, ValueHint); 9] = [
+    ("deadline", ValueHint::Other),
+    ("devices", ValueHint::Other),
+    ("driver-root", ValueHint::DirPath),
+    ("exclude", ValueHint::Other),
+    ("namespace", ValueHint::Other),
+    ("owner", ValueHint::Other),
+    ("resource", ValueHint::Other),
+    ("root", ValueHint::DirPath),
+    ("user", ValueHint::Username),
+];
+
 pub(super) fn files() -> Vec<(String, String)> {
     let file = |(shell, name, numbers): (Shell, &str, fn(String) -> String)| {
         (format!("completions/{name}"), numbers(generated(shell)))
@@ -67,13 +80,17 @@ fn form(of: &Command) -> Command {
 }
 
 fn option(arg: Arg) -> Arg {
-    let values = VALUES.iter().find(|(name, _)| arg.get_long() == Some(name));
-    match (values, value_name(&arg)) {
-        (Some((_, values)), _) => {
-            arg.value_parser(PossibleValuesParser::new(*values)).default_value(None::<&str>)
-        }
-        (None, Some(name)) => arg.value_name(name),
-        (None, None) => arg,
+    let arg = match value_name(&arg) {
+        Some(name) => arg.value_name(name),
+        None => arg,
+    };
+    let name = arg.get_long().unwrap_or_default();
+    if let Some((_, values)) = VALUES.iter().find(|(option, _)| *option == name) {
+        return arg.value_parser(PossibleValuesParser::new(*values)).default_value(None::<&str>);
+    }
+    match HINTS.iter().find(|(option, _)| *option == name) {
+        Some((_, hint)) => arg.value_hint(*hint),
+        None => arg,
     }
 }
 

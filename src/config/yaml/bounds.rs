@@ -51,7 +51,9 @@ impl Built {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 // As a key it would be lost, and the values behind it would be taken for keys.
-                if tag.is_some() && Scalar::parse_from_cow_and_metadata(text.clone(), *style, tag.as_ref()).is_none() {
+                if tag.is_some()
+                    && Scalar::parse_from_cow_and_metadata(text.clone(), *style, tag.as_ref()).is_none()
+                {
                     return Err(format!("`{text}` is not what its tag says"));
                 }
                 self.add(1, 1, *anchor)

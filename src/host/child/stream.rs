@@ -1,8 +1,7 @@
 //! The output streams of a child: read without waiting, and never without end.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, PipeReader, PipeWriter, Read, pipe};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -11,26 +10,29 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::host::child::{Failure, TICK};
 
+/// What most tools print fits in it: what shows no size is read in small pieces else.
+const USUAL: usize = 4096;
+
 /// One of the child's streams, and what came out of it.
 pub(super) struct Stream {
     name: &'static str,
     limit: u64,
     /// `None` once its end was read.
-    pipe: Option<File>,
+    pipe: Option<PipeReader>,
     pub(super) text: Vec<u8>,
 }
 
 impl Stream {
-    pub(super) fn new(
-        name: &'static str,
-        limit: u64,
-        pipe: Option<impl Into<OwnedFd>>,
-    ) -> Result<Stream, Failure> {
-        let pipe = pipe.map(|pipe| File::from(pipe.into()));
-        if let Some(pipe) = &pipe {
-            fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|err| Failure::Listen(err.into()))?;
-        }
-        Ok(Stream { name, limit, pipe, text: Vec::new() })
+    /// And the end of it that the child writes to.
+    pub(super) fn new(name: &'static str, limit: u64) -> io::Result<(Stream, PipeWriter)> {
+        let (reader, writer) = pipe()?;
+        fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok((Stream { name, limit, pipe: Some(reader), text: Vec::with_capacity(USUAL) }, writer))
+    }
+
+    /// `None` if its end was read.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(PipeReader::as_fd)
     }
 
     /// Takes what is there, up to one byte past the limit.
@@ -51,18 +53,17 @@ impl Stream {
     }
 }
 
-/// Returns when one of the streams may have more, or after `most`. With both at their end only the exit
-/// is missing, which follows at once, or else is looked for ever more seldom.
-pub(super) fn wait(streams: [&Stream; 2], most: Duration, pause: &mut Duration) -> io::Result<()> {
-    let pipes = streams.into_iter().filter_map(|stream| stream.pipe.as_ref());
-    let mut fds: Vec<PollFd<'_>> = pipes.map(|pipe| PollFd::new(pipe.as_fd(), PollFlags::POLLIN)).collect();
-    if fds.is_empty() {
+/// Returns when one of `events` has happened, or after `most`. With none to wait for only the exit is missing,
+/// which follows at once, or else is looked for ever more seldom.
+pub(super) fn wait(events: &[BorrowedFd], most: Duration, pause: &mut Duration) -> io::Result<()> {
+    if events.is_empty() {
         std::thread::sleep(most.min(*pause));
         *pause = TICK.min(*pause * 2);
         return Ok(());
     }
+    let mut events: Vec<_> = events.iter().map(|event| PollFd::new(*event, PollFlags::POLLIN)).collect();
     let most = PollTimeout::try_from(most).unwrap_or(PollTimeout::ZERO);
-    match poll(&mut fds, most) {
+    match poll(&mut events, most) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(err) => Err(err.into()),
     }
@@ -77,8 +78,7 @@ mod tests {
     /// Else the wait for the exit of a child that has closed its streams would be a loop without rest.
     #[test]
     fn a_stream_at_its_end_is_not_waited_for() {
-        let (reader, mut writer) = io::pipe().unwrap();
-        let mut stream = Stream::new("standard output", 10, Some(reader)).unwrap();
+        let (mut stream, mut writer) = Stream::new("standard output", 10).unwrap();
         stream.drain().unwrap();
         writer.write_all(b"text").unwrap();
         stream.drain().unwrap();
@@ -91,8 +91,7 @@ mod tests {
 
     #[test]
     fn the_limit_can_be_reached_and_not_passed() {
-        let (reader, mut writer) = io::pipe().unwrap();
-        let mut stream = Stream::new("standard output", 4, Some(reader)).unwrap();
+        let (mut stream, mut writer) = Stream::new("standard output", 4).unwrap();
         writer.write_all(b"text").unwrap();
         stream.drain().unwrap();
         writer.write_all(b"s").unwrap();

@@ -5,13 +5,12 @@ mod json;
 mod order;
 mod silence;
 
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::device::PciAddress;
-use crate::host::child::{self, Output};
+use crate::host::child::{self, Command, Output};
 use crate::inventory::answer::{Answer, Silence};
 use crate::inventory::sysfs::Node;
 use crate::inventory::{Settings, tool};

@@ -13,11 +13,10 @@ mod rows;
 mod status;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::device::Device;
-use crate::host::child::Output;
+use crate::host::child::{Command, Output};
 use crate::host::{Host, child};
 use crate::inventory::answer::{Answer, Found, PERSISTENCE, Silence};
 use crate::inventory::{Settings, driver_root, procfs, tool};
@@ -66,7 +65,7 @@ impl Tool<'_> {
             command.env("LD_PRELOAD", library);
         }
         command.args(args.iter().map(AsRef::as_ref));
-        child::run(&mut command, self.limit.saturating_sub(self.since.elapsed()))
+        child::run(&command, self.limit.saturating_sub(self.since.elapsed()))
             .map_err(|failure| Silence::of_child(failure, self.limit, missing(), PERSISTENCE))
     }
 }
@@ -116,7 +115,7 @@ fn place(devices: &mut [Device], told: &Told, host: &Host) {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::process::Stdio;
+    use std::process::{self, Stdio};
 
     use super::*;
 
@@ -128,7 +127,7 @@ mod tests {
     /// moment by what other tests start, and a file that is open for writing cannot be run.
     fn tool(directory: &Path, script: &str) {
         std::fs::create_dir_all(directory).unwrap();
-        let mut shell = Command::new("sh")
+        let mut shell = process::Command::new("sh")
             .args(["-c", "cat > \"$0\"; chmod 755 \"$0\""])
             .arg(directory.join(TOOL))
             .stdin(Stdio::piped())

@@ -10,12 +10,11 @@ mod report;
 mod trouble;
 
 use std::collections::HashMap;
-use std::process::Command;
 use std::time::Duration;
 
 use crate::device::{Device, PciAddress};
 use crate::host::Host;
-use crate::host::child::Failure;
+use crate::host::child::{Command, Failure};
 use crate::host::embedded::Embedded;
 use crate::inventory::answer::{Answer, Found, PERSISTENCE, Silence};
 use crate::inventory::text::version;

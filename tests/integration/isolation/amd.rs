@@ -39,7 +39,10 @@ fn both_nodes_of_the_others_are_denied_and_no_display() {
         let line = format!("allocate 1 --cgroup={}", version.word());
         assert_eq!(owner.runs(&line), (0, "0\n".to_owned(), String::new()));
         assert_eq!(owner.reach(), "++--++", "{version:?}");
-        assert_eq!(owner.runs(&format!("{line} --print pci")), (0, "0000:23:00.0\n".to_owned(), String::new()));
+        assert_eq!(
+            owner.runs(&format!("{line} --print pci")),
+            (0, "0000:23:00.0\n".to_owned(), String::new())
+        );
         assert_eq!(owner.reach(), "++++++");
         assert_eq!(owner.runs("deallocateAll"), (0, String::new(), String::new()));
         let answer = owner.runs(&format!("{line} --print pci --devices 1"));

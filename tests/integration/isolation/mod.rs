@@ -26,6 +26,7 @@ mod removed;
 mod rights;
 mod sources;
 mod stage;
+mod threads;
 mod told;
 mod two_owners;
 mod undo;
