@@ -94,7 +94,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__1)
-            opts="-v -h --more --enable-coordination-mode --no-coordination --check-dead --print --owner --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
+            opts="-v -h --more --enable-coordination-mode --no-coordination --check-dead --print --owner --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -200,7 +200,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__allocate)
-            opts="-v -h --enable-coordination-mode --no-coordination --check-dead --print --owner --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
+            opts="-v -h --enable-coordination-mode --no-coordination --check-dead --print --owner --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -306,7 +306,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__check)
-            opts="-v -h --host --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
+            opts="-v -h --host --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -361,7 +361,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__deallocateAll)
-            opts="-v -h --coordination-file --owner --deadline --config --config-key --log --root --verbose --help"
+            opts="-v -h --coordination-file --owner --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -412,7 +412,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__devices)
-            opts="-v -h --json --devices --exclude --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
+            opts="-v -h --json --devices --exclude --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -481,7 +481,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__doctor)
-            opts="-v -h --json --flink-conf --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
+            opts="-v -h --json --flink-conf --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -544,7 +544,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__exec)
-            opts="-v -h --user --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
+            opts="-v -h --user --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -769,7 +769,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__reclaim)
-            opts="-v -h --dry-run --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
+            opts="-v -h --dry-run --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -828,7 +828,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__status)
-            opts="-v -h --json --prometheus --coordination-file --devices --exclude --source --vendor --driver-root --deadline --config --config-key --log --root --verbose --help"
+            opts="-v -h --json --prometheus --coordination-file --devices --exclude --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

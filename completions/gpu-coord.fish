@@ -83,6 +83,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l check-dead -d 'Take 
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l ignore-visible-devices -d 'Pass over CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l include-unhealthy -d 'Give sick devices too, after the sound ones'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l skip-busy -d 'Never give a device that others compute on (without this: last)'
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l print -d 'index (as the owner\'s CUDA counts), host-index, uuid or pci' -r -f -a "index\t''
@@ -125,6 +126,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l check-d
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l ignore-visible-devices -d 'Pass over CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l include-unhealthy -d 'Give sick devices too, after the sound ones'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l skip-busy -d 'Never give a device that others compute on (without this: last)'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l user -d 'Run COMMAND as this user, with no more rights than it has' -r -f -a "(__fish_complete_users)"
@@ -160,6 +162,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l root -d 'Di
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l ignore-visible-devices -d 'Pass over CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l include-unhealthy -d 'Give sick devices too, after the sound ones'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l skip-busy -d 'Never give a device that others compute on (without this: last)'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l coordination-file -d 'The record of who holds what' -r -F
@@ -169,6 +172,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l co
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocateAll" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l coordination-file -d 'The record of who holds what' -r -F
@@ -178,6 +182,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l c
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand deallocate-all" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l coordination-file -d 'The record of who holds what' -r -F
@@ -199,6 +204,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l config-k
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l dry-run -d 'Say what would be released, and release nothing'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l coordination-file -d 'The record of who holds what' -r -F
@@ -223,6 +229,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l log -d 'W
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l json -d 'Print JSON, version 1'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l prometheus -d 'Print metrics, for node_exporter\'s textfile collector'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l flink-conf -d 'Flink\'s configuration file [default: that below $FLINK_HOME]' -r -F
@@ -245,6 +252,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l config-ke
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l json -d 'Print JSON, version 1'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r -f
@@ -267,6 +275,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l config-k
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l json -d 'Print JSON, version 1'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand devices" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l source -d 'auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N' -r -f -a "auto\t''
@@ -287,6 +296,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l config-key
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l host -d 'They are for this host: look for the script, and whether there are as many units'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "allocate"

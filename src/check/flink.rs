@@ -5,7 +5,7 @@
 //!
 //! Source: Flink, `ExternalResourceUtils`, `ExternalResourceOptions`, and its page "External Resources".
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::settings::{Setting, Value};
 use super::{Finding, Rules, discovery, names};
@@ -31,13 +31,16 @@ pub(super) enum Deployment {
 /// The settings, looked at together.
 struct Flink<'a> {
     settings: &'a [Setting],
+    /// Where a key is set twice the last one holds.
+    by_key: BTreeMap<&'a str, &'a Setting>,
     deployment: Deployment,
     rules: &'a Rules<'a>,
     findings: Vec<Finding>,
 }
 
 pub(super) fn check(settings: &[Setting], deployment: Deployment, rules: &Rules<'_>) -> Vec<Finding> {
-    let mut flink = Flink { settings, deployment, rules, findings: Vec::new() };
+    let by_key = settings.iter().map(|setting| (setting.key.as_str(), setting)).collect();
+    let mut flink = Flink { settings, by_key, deployment, rules, findings: Vec::new() };
     let (line, names) = flink.names();
     flink.keys(&names);
     for name in &names {
@@ -51,9 +54,8 @@ impl<'a> Flink<'a> {
         self.findings.push(Finding::new(line, text));
     }
 
-    /// Where a key is set twice the last one holds.
     fn get(&self, key: &str) -> Option<&'a Setting> {
-        self.settings.iter().rfind(|setting| setting.key == key)
+        self.by_key.get(key).copied()
     }
 
     fn of(&self, name: &str, option: &str) -> Option<&'a Setting> {
@@ -61,31 +63,31 @@ impl<'a> Flink<'a> {
     }
 
     /// The resources that are in force, and where they are listed.
-    fn names(&mut self) -> (usize, Vec<String>) {
-        let Some(list) = self.get(LIST) else { return (1, Vec::new()) };
+    fn names(&mut self) -> (usize, BTreeSet<String>) {
+        let Some(list) = self.get(LIST) else { return (1, BTreeSet::new()) };
         let items = match &list.value {
             Value::List(items) => items.clone(),
             Value::Text(text) => text.split(';').map(str::to_owned).collect(),
         };
-        let mut names = Vec::new();
+        let mut names = BTreeSet::new();
         for name in items.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
             if name.contains(',') {
                 self.say(list.line, format!("{LIST} is divided at `;`, so that `{name}` is one resource"));
-            } else if name != "none" && !names.iter().any(|other| other == name) {
-                names.push(name.to_owned());
+            } else if name != "none" {
+                names.insert(name.to_owned());
             }
         }
         (list.line, names)
     }
 
     /// Keys that are passed over.
-    fn keys(&mut self, names: &[String]) {
+    fn keys(&mut self, names: &BTreeSet<String>) {
         let mut told = BTreeSet::new();
         for setting in self.settings {
             let Setting { key, line, .. } = setting;
-            let again = self.settings.iter().rfind(|other| other.key == *key);
-            if let Some(last) = again.filter(|last| last.line > *line && key.starts_with(PREFIX)) {
-                self.say(*line, format!("`{key}` is set again in line {}, which holds", last.line));
+            let last = self.get(key).map_or(*line, |last| last.line);
+            if last > *line && key.starts_with(PREFIX) {
+                self.say(*line, format!("`{key}` is set again in line {last}, which holds"));
             }
             let (first, rest) = key.split_once('.').unwrap_or((key, ""));
             match rest {
@@ -103,9 +105,10 @@ impl<'a> Flink<'a> {
     }
 
     /// `rest`: `gpu.amount`. `told`: the resources of which it was said that they are not in force.
-    fn option(&mut self, rest: &str, line: usize, names: &[String], told: &mut BTreeSet<String>) {
-        let of = |name: &str| rest.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
-        let listed = names.iter().find_map(|name| Some((name.as_str(), of(name)?)));
+    fn option(&mut self, rest: &str, line: usize, names: &BTreeSet<String>, told: &mut BTreeSet<String>) {
+        // A name can have dots.
+        let mut divided = rest.match_indices('.').map(|(at, _)| (&rest[..at], &rest[at + 1..]));
+        let listed = divided.find(|(name, _)| names.contains(*name));
         let Some((name, option)) = listed.or_else(|| rest.split_once('.')) else {
             return self.say(
                 line,

@@ -73,7 +73,7 @@ fn amount_is_the_first_word() {
         refuses(&[amount, "--no-such-option"], &[], &message);
     }
     refuses(&["allocate", "abc"], &[], &format!("AMOUNT cannot be `abc`: {whole}"));
-    for word in ["abc", "null", "discover", "exec"] {
+    for word in ["abc", "null", "discover", "run"] {
         let hint = "for the commands see `gpu-coord --help`";
         refuses(&[word, "2"], &[], &format!("AMOUNT cannot be `{word}`: {whole}; {hint}"));
     }
@@ -123,7 +123,7 @@ fn what_clap_refuses_is_one_line_of_ours() {
         ("2 --colour", "`--colour` is not an option of `gpu-coord AMOUNT`; see `gpu-coord 1 --help`"),
         ("2 -x", "`-x` is not an option of `gpu-coord AMOUNT`; see `gpu-coord 1 --help`"),
         ("2 --json", "`--json` is not an option of `gpu-coord AMOUNT`; see `gpu-coord 1 --help`"),
-        ("allocate 2 --cgroup", "`--cgroup` is not an option of `gpu-coord allocate`; see `gpu-coord allocate --help`"),
+        ("status --cgroup", "`--cgroup` is not an option of `gpu-coord status`; see `gpu-coord status --help`"),
         ("deallocateAll --print=uuid", "`--print` is not an option of `gpu-coord deallocateAll`; see `gpu-coord deallocateAll --help`"),
 
         ("2 3", "`3` is one argument too many; see `gpu-coord 1 --help`"),
@@ -217,7 +217,7 @@ fn the_environment_sets_options_and_the_command_line_wins() {
         ("1 --no-coordination",  ("GPU_COORD_ENABLE_COORDINATION", "1"),      "0\n"),
         ("1 --no-coordination",  ("GPU_COORD_ENABLE_COORDINATION_MODE", "1"), "0\n"),
         ("1",                    ("GPU_COORD_JSON", "odd"),          "0\n"),
-        ("1",                    ("GPU_COORD_GRANT", "0123"),        "0\n"),
+        ("1 --more",             ("GPU_COORD_GRANT", "0123"),        "0\n"),
         ("1 null",               ("GPU_COORD_VERBOSE", "no"),        "0\n"),
     ] {
         answers(&words(line), &[SIMULATED, variable], stdout, "");

@@ -286,7 +286,7 @@ fn a_warning_is_an_error_where_it_is_wanted() {
     let owner = Process::start();
     let host = Sandbox::with_gpus(2).recorded("1 4711 x\n");
     let line = format!("allocate 1 --owner {}", owner.pid());
-    let says = "coordination:1: `1 4711 x` has more than a pid behind the index, so that index 1 is withheld; correct \
+    let says = "coordination:1: `1 4711 x` has `4711 x` where a pid should be, so that index 1 is withheld; correct \
                 the line, or delete it if no process holds the unit (an error by --strict)";
     host.refuses(&format!("{line} --strict"), 4, says);
     assert_eq!(host.text(), "1 4711 x\n", "nothing is given");

@@ -50,13 +50,13 @@ fn all_threads_are_confined() {
         let mut owner = stage.owner();
         fs::write(stage.sandbox.path().join("threads.c"), SOURCE).unwrap();
         assert_eq!(owner.tell("cc -pthread -o threads threads.c 2>&1"), "");
-        for (node, signs) in [(0, "++++"), (1, "----")] {
+        for (node, expected) in [(0, "++++"), (1, "----")] {
             owner.order(&format!("exec 7<&0; ./threads {} <&7", stage.node(node).display()));
             assert_eq!(owner.line(), "ready");
             stage.confine(1, &owner, "0\n");
             owner.order("");
             let answers: Vec<String> = (0..4).map(|_| owner.line()).collect();
-            assert_eq!(signs(&answers.join("\n")), signs);
+            assert_eq!(signs(&answers.join("\n")), expected);
             stage.release(&owner);
         }
     }
