@@ -11,13 +11,11 @@ use super::settings::{Setting, Value};
 use super::{Finding, Rules, discovery, names};
 use crate::nearest::nearest;
 
-const LIST: &str = "external-resources";
-const PREFIX: &str = "external-resource";
+pub(super) const LIST: &str = "external-resources";
+pub(super) const PREFIX: &str = "external-resource";
 const FACTORY: &str = "org.apache.flink.externalresource.gpu.GPUDriverFactory";
-/// What can be set of a resource; and `param.` with anything.
-const OPTIONS: [&str; 4] = ["amount", "driver-factory.class", "kubernetes.config-key", "yarn.config-key"];
-const PATH: &str = "param.discovery-script.path";
-const ARGS: &str = "param.discovery-script.args";
+pub(super) const PATH: &str = "param.discovery-script.path";
+pub(super) const ARGS: &str = "param.discovery-script.args";
 
 /// What starts the TaskManagers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +27,8 @@ pub(super) enum Deployment {
 }
 
 /// The settings, looked at together.
-struct Flink<'a> {
-    settings: &'a [Setting],
+pub(super) struct Flink<'a> {
+    pub(super) settings: &'a [Setting],
     /// Where a key is set twice the last one holds.
     by_key: BTreeMap<&'a str, &'a Setting>,
     deployment: Deployment,
@@ -42,7 +40,7 @@ pub(super) fn check(settings: &[Setting], deployment: Deployment, rules: &Rules<
     let by_key = settings.iter().map(|setting| (setting.key.as_str(), setting)).collect();
     let mut flink = Flink { settings, by_key, deployment, rules, findings: Vec::new() };
     let (line, names) = flink.names();
-    flink.keys(&names);
+    flink.check_keys(&names);
     for name in &names {
         flink.resource(name, line);
     }
@@ -50,11 +48,11 @@ pub(super) fn check(settings: &[Setting], deployment: Deployment, rules: &Rules<
 }
 
 impl<'a> Flink<'a> {
-    fn say(&mut self, line: usize, text: impl Into<String>) {
+    pub(super) fn say(&mut self, line: usize, text: impl Into<String>) {
         self.findings.push(Finding::new(line, text));
     }
 
-    fn get(&self, key: &str) -> Option<&'a Setting> {
+    pub(super) fn get(&self, key: &str) -> Option<&'a Setting> {
         self.by_key.get(key).copied()
     }
 
@@ -78,59 +76,6 @@ impl<'a> Flink<'a> {
             }
         }
         (list.line, names)
-    }
-
-    /// Keys that are passed over.
-    fn keys(&mut self, names: &BTreeSet<String>) {
-        let mut told = BTreeSet::new();
-        for setting in self.settings {
-            let Setting { key, line, .. } = setting;
-            let last = self.get(key).map_or(*line, |last| last.line);
-            if last > *line && key.starts_with(PREFIX) {
-                self.say(*line, format!("`{key}` is set again in line {last}, which holds"));
-            }
-            let (first, rest) = key.split_once('.').unwrap_or((key, ""));
-            match rest {
-                "" if key != LIST && is_near(key, LIST) => {
-                    self.say(*line, format!("Flink has no `{key}`; did you mean `{LIST}`?"));
-                }
-                "" => {}
-                rest if first == PREFIX => self.option(rest, *line, names, &mut told),
-                rest if is_near(first, PREFIX) => {
-                    self.say(*line, format!("Flink has no `{key}`; did you mean `{PREFIX}.{rest}`?"));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// `rest`: `gpu.amount`. `told`: the resources of which it was said that they are not in force.
-    fn option(&mut self, rest: &str, line: usize, names: &BTreeSet<String>, told: &mut BTreeSet<String>) {
-        // A name can have dots.
-        let mut divided = rest.match_indices('.').map(|(at, _)| (&rest[..at], &rest[at + 1..]));
-        let listed = divided.find(|(name, _)| names.contains(*name));
-        let Some((name, option)) = listed.or_else(|| rest.split_once('.')) else {
-            return self.say(
-                line,
-                format!("`{PREFIX}.{rest}` names no option of a resource, such as {PREFIX}.gpu.amount"),
-            );
-        };
-        if listed.is_none() && told.insert(name.to_owned()) {
-            let near = nearest(name, names.iter().map(String::as_str));
-            let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            self.say(
-                line,
-                format!("{LIST} does not name `{name}`, so that what is set of it is passed over{hint}"),
-            );
-        }
-        let is_param = option.starts_with("param.");
-        if is_param && self.is_gpu(name) && option != PATH && option != ARGS {
-            let text = wrong_option(name, option, [PATH, ARGS].into_iter());
-            self.say(line, text);
-        } else if !is_param && !OPTIONS.contains(&option) {
-            let text = wrong_option(name, option, OPTIONS.into_iter().chain([PATH, ARGS]));
-            self.say(line, text);
-        }
     }
 
     /// One that is in force; `listed`: where.
@@ -182,7 +127,7 @@ impl<'a> Flink<'a> {
     }
 
     /// Whether the driver is Flink's for GPUs, or is meant to be.
-    fn is_gpu(&self, name: &str) -> bool {
+    pub(super) fn is_gpu(&self, name: &str) -> bool {
         match self.of(name, "driver-factory.class") {
             Some(setting) => is_near_factory(&setting.value.text()),
             None => {
@@ -224,7 +169,7 @@ impl<'a> Flink<'a> {
     }
 }
 
-fn is_near(word: &str, other: &str) -> bool {
+pub(super) fn is_near(word: &str, other: &str) -> bool {
     nearest(word, [other].into_iter()).is_some()
 }
 
@@ -233,12 +178,4 @@ fn is_near_factory(class: &str) -> bool {
     let lower = class.to_lowercase();
     let is_bare = !class.contains('.') && is_near(class, "GPUDriverFactory");
     class == FACTORY || (lower.contains("gpu") && (is_bare || is_near(class, FACTORY)))
-}
-
-fn wrong_option(name: &str, option: &str, known: impl Iterator<Item = &'static str>) -> String {
-    let hint = match nearest(option, known) {
-        Some(near) => format!("; did you mean `{PREFIX}.{name}.{near}`?"),
-        None => String::new(),
-    };
-    format!("Flink has no `{PREFIX}.{name}.{option}`{hint}")
 }

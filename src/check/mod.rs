@@ -5,7 +5,7 @@
 //! * `flink-conf*`: lines as Flink 1.x reads them (`settings`), which is no YAML.
 //! * A YAML document with `apiVersion` or `kind`: a Kubernetes manifest (`kubernetes`), of whatever kind; what is
 //!   looked for are pods, Flink configurations of its operator, and ConfigMaps that hold one.
-//! * Any other YAML document: `config.yaml` of Flink (`flink`, `discovery`).
+//! * Any other YAML document: `config.yaml` of Flink (`flink`, `keys`, `discovery`).
 //!
 //! What is found is an answer, and so goes to stdout: `FILE:LINE: TEXT`, and before it `OVER=NAME=COUNT` if it is more
 //! than one share of what is shared. `OK` alone says that nothing was found in any of the files. A file that cannot
@@ -13,6 +13,7 @@
 
 mod discovery;
 mod flink;
+mod keys;
 mod kubernetes;
 mod names;
 mod pod;

@@ -60,7 +60,7 @@ fn mig(name: &str, domain: &str, profile: &str, is_exact: bool) -> Option<String
         text.is_some_and(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
     };
     let ends = |suffix: &'static str| move |part: &&str| is_number(part.strip_suffix(suffix));
-    let is_profile = parts.iter().any(|part| ends("g")(&part)) && parts.iter().any(|part| ends("gb")(&part));
+    let is_profile = parts.iter().any(|part| ends("g")(part)) && parts.iter().any(|part| ends("gb")(part));
     if is_profile && is_exact {
         return None;
     }

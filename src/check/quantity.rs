@@ -56,7 +56,7 @@ fn scaled(digits: &str, fraction: usize, base: u128, exponent: i32) -> Option<u1
         number = number.saturating_mul(base);
     }
     for _ in 0..divisions {
-        if number % 10 != 0 {
+        if !number.is_multiple_of(10) {
             return None;
         }
         number /= 10;

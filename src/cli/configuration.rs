@@ -50,7 +50,8 @@ pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Configur
 pub(super) fn defaults(path: &Path, options: &[Preset]) -> Result<Vec<Variable>, Error> {
     let known = |option: &&Preset| variables::is_option(&option.name) && !option.name.starts_with("config");
     if let Some(Preset { name, place: (line, column), .. }) = options.iter().find(|option| !known(option)) {
-        let hint = variables::nearest_option(name).map(|near| format!("; did you mean `{near}`?"));
+        let near = variables::nearest_option(name).filter(|near| near != name);
+        let hint = near.map(|near| format!("; did you mean `{near}`?"));
         let problem = format!("`{name}` is no option that can be set here{}", hint.unwrap_or_default());
         return Err(Error::Configuration { path: path.to_owned(), line: *line, column: *column, problem });
     }

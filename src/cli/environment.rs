@@ -21,6 +21,8 @@ pub(crate) struct Surroundings {
     pub(crate) visible: Variables,
     /// The grant of the `gpu-coord exec` that we run inside of, as it told it.
     pub(crate) grant: Option<String>,
+    /// Whoever reads wants no colours: `NO_COLOR` (no-color.org), or a terminal that has none.
+    pub(crate) no_color: bool,
     /// Where Flink is.
     pub(crate) flink_home: Option<String>,
     /// The PATH that was inherited.
@@ -61,6 +63,8 @@ impl Environment {
             surroundings: Surroundings {
                 service: Service::from_environment(value),
                 visible: Variables::from_environment(value),
+                no_color: value("NO_COLOR").is_some_and(|set| !set.is_empty())
+                    || value("TERM").is_some_and(|terminal| terminal == "dumb"),
                 flink_home: value("FLINK_HOME").filter(|home| !home.is_empty()),
                 grant: value(GRANT).filter(|grant| !grant.is_empty()),
                 path,

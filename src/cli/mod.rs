@@ -28,7 +28,7 @@ pub(crate) use options::{
     Allocation, Cgroup, Check, Command, Common, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Doctor,
     Exec, Policy, Print, Reclaim, RequestOptions, SelectionOptions, SourceOptions, Status,
 };
-pub(crate) use output::Stdout;
+pub(crate) use output::{Stdout, Terminal};
 pub(crate) use parse::{Task, refusal};
 pub(crate) use report::report;
 

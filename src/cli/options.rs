@@ -326,6 +326,9 @@ pub(crate) struct Status {
     /// Print metrics, for node_exporter's textfile collector
     #[arg(long, conflicts_with = "json")]
     pub(crate) prometheus: bool,
+    /// Show it again whenever something changes
+    #[arg(long, conflicts_with_all = ["json", "prometheus"])]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) file: FileOptions,
     #[command(flatten)]

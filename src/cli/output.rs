@@ -7,10 +7,13 @@
 //! stdout carries the answer, and every failure to write it is an error. stderr is best effort: a message
 //! that cannot be written must not change what the program does.
 
-#![expect(unsafe_code, reason = "a function that runs before main needs a link section")]
+#![expect(
+    unsafe_code,
+    reason = "a function that runs before main needs a link section, and a terminal is asked its size"
+)]
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
@@ -20,11 +23,11 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::error::Error;
 use crate::host::deadline::Deadline;
 
-/// Whether descriptor 1 was closed when the program was started. Rust's runtime opens `/dev/null` in the
-/// place of a closed standard stream before `main`, and an answer that went there would be lost unseen.
+/// Whether descriptor 1 was closed when the program was started. `/dev/null` is opened in the place of a
+/// closed standard stream (`start`), and an answer that went there would be lost unseen.
 static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: the C runtime calls each function of this section once, before Rust's runtime starts, with
+// SAFETY: the C runtime calls each function of this section once, before `main`, with
 // arguments that the function may ignore; it only makes a system call and stores into an atomic.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -59,9 +62,31 @@ impl Stdout {
         write_all(self.descriptor()?, text.as_bytes(), deadline)
     }
 
+    /// What reads it, if that is a terminal.
+    pub(crate) fn terminal(&self, no_color: bool) -> Option<Terminal> {
+        let stream = self.descriptor().ok().filter(|stream| nix::unistd::isatty(*stream).unwrap_or(false))?;
+        Some(Terminal { width: width(stream), has_colours: !no_color })
+    }
+
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
         if self.was_closed { Err(output(Errno::EBADF)) } else { Ok(self.stream.as_fd()) }
     }
+}
+
+/// A terminal that the answer is shown on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terminal {
+    /// In columns; `None` if it does not tell.
+    pub(crate) width: Option<usize>,
+    pub(crate) has_colours: bool,
+}
+
+/// ioctl_tty(2), TIOCGWINSZ. A terminal that was not told its size says 0.
+fn width(stream: BorrowedFd) -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the call writes one such structure, which is ours.
+    let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    (result == 0 && size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
 fn output(errno: Errno) -> Error {

@@ -129,10 +129,9 @@ pub(super) fn is_option(name: &str) -> bool {
 
 /// The option that may have been meant, without `--`.
 pub(super) fn nearest_option(name: &str) -> Option<String> {
-    let known = known();
-    let name = name_of(name);
-    let near = nearest(&name, known.iter().map(String::as_str))?;
-    Some(near.strip_prefix(PREFIX)?.to_ascii_lowercase().replace('_', "-"))
+    let (name, known) = (name_of(name), known());
+    let near = nearest(significant(&name), known.iter().map(|known| significant(known)))?;
+    Some(near.to_ascii_lowercase().replace('_', "-"))
 }
 
 /// The variables of every option of every command.
@@ -142,11 +141,14 @@ fn known() -> Vec<String> {
 }
 
 fn complaint(name: &str, known: &[String]) -> String {
-    let significant = |name| str::strip_prefix(name, PREFIX).unwrap_or_default();
     match nearest(significant(name), known.iter().map(|known| significant(known))) {
         Some(near) => format!("{name} is not a variable of gpu-coord; did you mean {PREFIX}{near}?"),
         None => format!("{name} is not a variable of gpu-coord"),
     }
+}
+
+fn significant(name: &str) -> &str {
+    name.strip_prefix(PREFIX).unwrap_or_default()
 }
 
 /// The variables of an argument: of its long name and of its aliases. None for AMOUNT and `--help`.

@@ -51,7 +51,7 @@ fn as_table(inventory: &Inventory, selection: &Selection, shown: &[(usize, &Devi
         let parts = units.filter_map(|unit| unit.instance.zip(device.instances.as_ref()));
         rows.extend(parts.map(|(at, instances)| part(device, &instances[at])));
     }
-    table(&rows)
+    table(&rows, None, None)
 }
 
 /// An instance, below its device.

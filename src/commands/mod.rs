@@ -46,6 +46,7 @@ use crate::notes::Notes;
 use crate::sharing::Resources;
 
 /// What every command works with.
+#[derive(Clone)]
 struct Context<'a> {
     host: Host,
     config: Option<&'a Config>,

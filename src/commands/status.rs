@@ -1,5 +1,6 @@
 //! `gpu-coord status`: who holds what.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::kin::Kin;
@@ -11,13 +12,41 @@ use crate::cli::Status;
 use crate::coordination::ledger::Snapshot;
 use crate::device::Inventory;
 use crate::error::Error;
+use crate::host::deadline::Deadline;
 use crate::host::liveness::Liveness;
+use crate::host::watch::Watch;
 use crate::notes::Notes;
 use crate::policy::{self, InUse};
 use crate::selection::Selection;
 use crate::sharing::Resources;
 
+/// Clears the terminal, and begins at its top left (ECMA-48: ED, CUP).
+const ANEW: &str = "\x1b[2J\x1b[H";
+
 pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Result<(), Error> {
+    if !options.watch {
+        let (text, _) = look(context, options, notes)?;
+        return context.print(&text, notes);
+    }
+    let is_terminal = context.stdout.terminal(true).is_some();
+    let path = &options.file.coordination_file;
+    loop {
+        // Each look has the time that a run has.
+        let context = &Context { deadline: Deadline::after(options.common.deadline), ..context.clone() };
+        let mut notes = Notes::default();
+        // Before it is looked at, so that no change is missed.
+        let mut watch = Watch::of(path).map_err(Error::io("watch", path))?;
+        let (text, owners) = look(context, options, &mut notes)?;
+        watch.add(&owners);
+        let warnings: String = notes.warnings.iter().map(|line| format!("warning: {line}\n")).collect();
+        let text = if is_terminal { ANEW.to_owned() + &text + &warnings } else { text + &warnings + "\n" };
+        context.stdout.write(&text, context.deadline)?;
+        watch.wait(None).map_err(Error::io("watch", path))?;
+    }
+}
+
+/// What is shown, and the processes on which it depends.
+fn look(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Result<(String, Vec<u32>), Error> {
     let (inventory, resources, selection) = inventory(context, options, notes)?;
     let path = &options.file.coordination_file;
     let _guard = context.guard(path);
@@ -53,6 +82,7 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
         occupancy: &occupancy,
         standing: &standing,
         in_use,
+        terminal: context.stdout.terminal(context.surroundings.no_color),
     };
     let is_consistent = snapshot.as_ref().is_none_or(|snapshot| snapshot.is_consistent);
     let text = match () {
@@ -60,7 +90,8 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
         () if options.prometheus => view.as_metrics(is_consistent),
         () => view.as_table(),
     };
-    context.print(&text, notes)
+    let owners: BTreeSet<u32> = record.assignments.iter().map(|held| held.owner.pid).collect();
+    Ok((text, owners.into_iter().collect()))
 }
 
 /// Who holds what is to be seen also while the driver is broken.

@@ -7,9 +7,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Map, Value, json};
 
 use super::quota::Sum;
-use super::table::table;
+use super::table::{Paint, table};
 use super::{eligible, isolation, json};
 use crate::assignment::{Assignment, Record, Standing};
+use crate::cli::Terminal;
 use crate::device::{Device, Inventory};
 use crate::host::Host;
 use crate::notes::Notes;
@@ -30,7 +31,20 @@ pub(super) struct View<'a> {
     pub(super) standing: &'a dyn Fn(usize) -> Standing,
     /// `None`: it cannot be told who computes on a device.
     pub(super) in_use: Option<InUse<'a>>,
+    /// What a table is shown on.
+    pub(super) terminal: Option<Terminal>,
 }
+
+/// What is free is green, what wants somebody's eye yellow, what is broken red.
+const STATES: Paint = Paint {
+    column: 2,
+    colour: |cell| match cell.split([':', ' ']).next() {
+        Some("free") => Some(32),
+        Some("stale" | "unknown" | "drained" | "not") => Some(33),
+        Some("sick" | "withheld") => Some(31),
+        _ => None,
+    },
+};
 
 impl View<'_> {
     /// Positions of assignments that hold no unit of this host.
@@ -121,7 +135,7 @@ impl View<'_> {
             let index = self.record.assignments[position].index.to_string();
             self.row([index, String::new(), "not here".to_owned(), String::new()], Some(position))
         }));
-        table(&rows) + &self.quotas()
+        table(&rows, self.terminal, Some(&STATES)) + &self.quotas()
     }
 
     /// Where there are quotas, or somebody has a namespace of its own.
@@ -136,7 +150,7 @@ impl View<'_> {
             let limit = limit.map(|limit| limit.to_string()).unwrap_or_default();
             vec![namespace.clone(), resource.clone(), used.to_string(), limit]
         }));
-        "\n".to_owned() + &table(&rows)
+        "\n".to_owned() + &table(&rows, self.terminal, None)
     }
 
     /// One for each owner, or one for a unit without any.

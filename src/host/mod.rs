@@ -23,6 +23,7 @@ pub(crate) mod node;
 pub(crate) mod owner;
 pub(crate) mod process;
 pub(crate) mod program;
+pub(crate) mod watch;
 pub(crate) mod wrapper;
 
 use std::cell::RefCell;

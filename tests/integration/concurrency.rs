@@ -13,11 +13,11 @@ use crate::running::{End, Running, lock, wait_until};
 use crate::sandbox::{Process, Sandbox};
 
 /// Numbers that differ from run to run, and are the same again with the seed that a failure shows.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// `GPU_COORD_SEED`, when the test is built, sets the seed.
-    fn new() -> Random {
+    pub(crate) fn new() -> Random {
         let set = option_env!("GPU_COORD_SEED").and_then(|seed| seed.parse().ok());
         let seed = set.unwrap_or_else(|| RandomState::new().hash_one(())) | 1;
         eprintln!("GPU_COORD_SEED={seed}");
@@ -25,7 +25,7 @@ impl Random {
     }
 
     /// xorshift64.
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -62,7 +62,7 @@ struct Crowd {
 }
 
 /// Too few are free, or the owner was killed.
-fn is_refusal(code: i32, stderr: &str) -> bool {
+pub(crate) fn is_refusal(code: i32, stderr: &str) -> bool {
     match code {
         1 => stderr.contains(" can be given: "),
         2 => stderr.contains(" does not exist; ") || stderr.contains(" has exited (it is a zombie); "),

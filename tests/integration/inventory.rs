@@ -253,7 +253,7 @@ fn an_unknown_source_is_a_wrong_command_line() {
 
 /// An `nvidia-smi` with two cards of which the second is divided: it answers `-L` and `-q -x` with these files.
 /// Each call is written down.
-fn with_mig(listing: &str, details: &str) -> Tree {
+pub(crate) fn with_mig(listing: &str, details: &str) -> Tree {
     let rows = [
         "0, GPU-1-a, 00000000:01:00.0, NVIDIA L4, 23034, 1, P8, Default, 0, 550.54.15, [N/A]",
         "1, GPU-2-a, 00000000:02:00.0, NVIDIA A100, 40960, 1, P0, Default, 0, 550.54.15, Enabled",
@@ -265,13 +265,13 @@ fn with_mig(listing: &str, details: &str) -> Tree {
     with_smi(&script).file("listing", listing).file("details", details)
 }
 
-fn listing(instances: &[&str]) -> String {
+pub(crate) fn listing(instances: &[&str]) -> String {
     let lines = ["GPU 0: NVIDIA L4 (UUID: GPU-1-a)", "GPU 1: NVIDIA A100 (UUID: GPU-2-a)"];
     format!("cat <<'E'\n{}\n{}\nE\n", lines.join("\n"), instances.join("\n"))
 }
 
 /// Instances by number, GPU instance and compute instance.
-fn details(instances: &[(u32, u32, u32)]) -> String {
+pub(crate) fn details(instances: &[(u32, u32, u32)]) -> String {
     let instance = |(number, gpu, compute): &(u32, u32, u32)| {
         format!(
             "<mig_device><index>{number}</index><gpu_instance_id>{gpu}</gpu_instance_id>\

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stderr, reason = "a test that skips says so")]
 
 mod amd;
+mod booted;
 mod check;
 mod command_line;
 mod concurrency;
@@ -32,6 +33,8 @@ mod replaced;
 mod running;
 mod sandbox;
 mod selection;
+mod sharing;
 mod strace;
 mod tree;
 mod unusual;
+mod watching;

@@ -283,3 +283,22 @@ fn the_record_does_not_age() {
     let shared = fs::metadata(root.path().join("var/lib/gpu-coord/coordination")).unwrap();
     assert_eq!(shared.mode() & 0o7777, 0o660);
 }
+
+#[test]
+fn the_readme_is_right() {
+    let readme = fs::read_to_string(project("packaging/README.md")).unwrap();
+    for (link, _) in readme.split("](").skip(1).filter_map(|rest| rest.split_once(')')) {
+        assert!(project("packaging").join(link).exists(), "{link}");
+    }
+    let content =
+        readme.split_once("content: |\n").unwrap().1.lines().map_while(|line| line.strip_prefix("      "));
+    let host = tempfile::tempdir().unwrap();
+    let record = host.path().join("coordination");
+    let text: Vec<&str> = content.collect();
+    let text = text.join("\n").replace("/var/lib/gpu-coord/coordination", record.to_str().unwrap());
+    fs::write(host.path().join("config.yaml"), text).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.env_clear().args(["allocate", "1", "--source", "simulated:1", "--config"]);
+    assert_eq!(run(command.arg(host.path().join("config.yaml"))).stdout, b"0\n");
+    assert!(record.exists());
+}

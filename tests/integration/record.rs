@@ -8,6 +8,8 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) index: u32,
+    /// Of a shared device, which share it is.
+    pub(crate) slot: Option<u32>,
     pub(crate) pid: u32,
     /// In clock ticks from the boot; a line of Flink's script has none.
     pub(crate) start: Option<u64>,
@@ -40,6 +42,7 @@ fn read(line: &str) -> Option<Held> {
     let grant = values(keys, "grant").next().map(str::to_owned);
     Some(Held {
         index: index.parse().ok()?,
+        slot: number("slot").map(|slot| u32::try_from(slot).unwrap()),
         pid: pid.parse().ok()?,
         start: number("start"),
         grant: grant.map(|id| (id, usize::try_from(number("of").unwrap()).unwrap())),
@@ -77,6 +80,12 @@ pub(crate) fn assert_sound(held: &[Held]) {
     let living = of_the_living(held);
     let units: BTreeSet<u32> = living.iter().map(|(index, _)| *index).collect();
     assert_eq!(units.len(), living.len(), "a unit has two living owners: {living:?}");
+    assert_whole(held);
+}
+
+/// G5: every grant has all of its lines.
+#[track_caller]
+pub(crate) fn assert_whole(held: &[Held]) {
     let mut lines: BTreeMap<&(String, usize), usize> = BTreeMap::new();
     for grant in held.iter().filter_map(|held| held.grant.as_ref()) {
         *lines.entry(grant).or_default() += 1;

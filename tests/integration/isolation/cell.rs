@@ -135,11 +135,11 @@ pub(crate) fn members(group: &Path) -> Vec<u32> {
 
 /// Whether it is gone.
 fn destroy(group: &Path) -> bool {
-    let are_gone = children(group).iter().fold(true, |are_gone, child| destroy(child) && are_gone);
+    let left = children(group).iter().filter(|child| !destroy(child)).count();
     for pid in members(group) {
         let _ = kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL);
     }
-    are_gone && (fs::remove_dir(group).is_ok() || !group.exists())
+    left == 0 && (fs::remove_dir(group).is_ok() || !group.exists())
 }
 
 impl Drop for Cell {

@@ -104,7 +104,7 @@ fn what_a_killed_call_left_of_a_dead_owner_is_reclaimed() {
         running.kill();
         let Answer { status, stdout, stderr } = scene.stage.reclaim();
         assert_eq!((status, stdout.as_str(), stderr.as_str()), (Some(0), "", ""));
-        assert_eq!(scene.stage.cell.children(), [name.clone()], "somebody is in it");
+        assert_eq!(scene.stage.cell.children(), std::slice::from_ref(&name), "somebody is in it");
         scene.stage.cell.take(child);
         let Answer { status, stdout, stderr } = scene.stage.reclaim();
         let (word, cell) = (scene.stage.cell.version.word(), &scene.stage.cell.path);

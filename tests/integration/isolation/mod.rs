@@ -24,6 +24,7 @@ mod orphans;
 mod owner;
 mod removed;
 mod rights;
+mod shared;
 mod sources;
 mod stage;
 mod threads;
