@@ -37,6 +37,9 @@ _gpu__coord() {
             gpu__coord,doctor)
                 cmd="gpu__coord__subcmd__doctor"
                 ;;
+            gpu__coord,drain)
+                cmd="gpu__coord__subcmd__drain"
+                ;;
             gpu__coord,exec)
                 cmd="gpu__coord__subcmd__exec"
                 ;;
@@ -46,8 +49,14 @@ _gpu__coord() {
             gpu__coord,reclaim)
                 cmd="gpu__coord__subcmd__reclaim"
                 ;;
+            gpu__coord,release)
+                cmd="gpu__coord__subcmd__release"
+                ;;
             gpu__coord,status)
                 cmd="gpu__coord__subcmd__status"
+                ;;
+            gpu__coord,undrain)
+                cmd="gpu__coord__subcmd__undrain"
                 ;;
             gpu__coord__subcmd__help,allocate)
                 cmd="gpu__coord__subcmd__help__subcmd__allocate"
@@ -64,14 +73,23 @@ _gpu__coord() {
             gpu__coord__subcmd__help,doctor)
                 cmd="gpu__coord__subcmd__help__subcmd__doctor"
                 ;;
+            gpu__coord__subcmd__help,drain)
+                cmd="gpu__coord__subcmd__help__subcmd__drain"
+                ;;
             gpu__coord__subcmd__help,exec)
                 cmd="gpu__coord__subcmd__help__subcmd__exec"
                 ;;
             gpu__coord__subcmd__help,reclaim)
                 cmd="gpu__coord__subcmd__help__subcmd__reclaim"
                 ;;
+            gpu__coord__subcmd__help,release)
+                cmd="gpu__coord__subcmd__help__subcmd__release"
+                ;;
             gpu__coord__subcmd__help,status)
                 cmd="gpu__coord__subcmd__help__subcmd__status"
+                ;;
+            gpu__coord__subcmd__help,undrain)
+                cmd="gpu__coord__subcmd__help__subcmd__undrain"
                 ;;
             *)
                 ;;
@@ -80,7 +98,7 @@ _gpu__coord() {
 
     case "${cmd}" in
         gpu__coord)
-            opts="-h -V --help --version 1 allocate exec deallocateAll deallocate-all reclaim status doctor devices check help"
+            opts="-h -V --help --version 1 allocate exec deallocateAll deallocate-all reclaim release drain undrain status doctor devices check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -543,6 +561,69 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gpu__coord__subcmd__drain)
+            opts="-v -h --reason --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --reason)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --coordination-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --source)
+                    COMPREPLY=($(compgen -W "auto nvml nvidia-smi procfs sysfs amd-smi rocm-smi file: simulated:" -- "${cur}"))
+                    return 0
+                    ;;
+                --vendor)
+                    COMPREPLY=($(compgen -W "nvidia amd" -- "${cur}"))
+                    return 0
+                    ;;
+                --driver-root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --deadline)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gpu__coord__subcmd__exec)
             opts="-v -h --user --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -643,7 +724,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__help)
-            opts="allocate exec deallocateAll reclaim status doctor devices check"
+            opts="allocate exec deallocateAll reclaim release drain undrain status doctor devices check"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -726,6 +807,20 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gpu__coord__subcmd__help__subcmd__drain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gpu__coord__subcmd__help__subcmd__exec)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -754,7 +849,35 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gpu__coord__subcmd__help__subcmd__release)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gpu__coord__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpu__coord__subcmd__help__subcmd__undrain)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -827,8 +950,67 @@ _gpu__coord() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gpu__coord__subcmd__release)
+            opts="-v -h --force --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --coordination-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --source)
+                    COMPREPLY=($(compgen -W "auto nvml nvidia-smi procfs sysfs amd-smi rocm-smi file: simulated:" -- "${cur}"))
+                    return 0
+                    ;;
+                --vendor)
+                    COMPREPLY=($(compgen -W "nvidia amd" -- "${cur}"))
+                    return 0
+                    ;;
+                --driver-root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --deadline)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gpu__coord__subcmd__status)
-            opts="-v -h --json --prometheus --coordination-file --devices --exclude --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
+            opts="-v -h --json --prometheus --watch --coordination-file --devices --exclude --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -850,6 +1032,65 @@ _gpu__coord() {
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o nospace
                     fi
+                    return 0
+                    ;;
+                --source)
+                    COMPREPLY=($(compgen -W "auto nvml nvidia-smi procfs sysfs amd-smi rocm-smi file: simulated:" -- "${cur}"))
+                    return 0
+                    ;;
+                --vendor)
+                    COMPREPLY=($(compgen -W "nvidia amd" -- "${cur}"))
+                    return 0
+                    ;;
+                --driver-root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --deadline)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gpu__coord__subcmd__undrain)
+            opts="-v -h --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --coordination-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --source)

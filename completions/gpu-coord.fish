@@ -37,6 +37,9 @@ complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "exec" -d 'Becom
 complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "deallocateAll" -d 'Give back every unit of the calling process'
 complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "deallocate-all" -d 'Give back every unit of the calling process'
 complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "reclaim" -d 'Release what dead owners left'
+complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "release" -d 'Free by hand what doubt withholds'
+complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "drain" -d 'Keep a unit from being granted'
+complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "undrain" -d 'Let a drained unit be granted again'
 complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "status" -d 'Show who holds what'
 complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "doctor" -d 'Whether this host is set up right, and if not, what to do'
 complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "devices" -d 'Show the devices of this host'
@@ -207,6 +210,71 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l dry-run 
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -l coordination-file -d 'The record of who holds what' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -l source -d 'auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N' -r -f -a "auto\t''
+nvml\t''
+nvidia-smi\t''
+procfs\t''
+sysfs\t''
+amd-smi\t''
+rocm-smi\t''
+file:\t''
+simulated:\t''"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -l vendor -d 'Whose GPUs auto takes on a host that has both: nvidia or amd' -r -f -a "nvidia\t''
+amd\t''"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -l deadline -d 'Seconds within which the whole run ends' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -l config-key -d 'Which of the configurations of a ConfigMap' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -l force -d 'It is certain that no process uses the unit'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -s v -l verbose -d 'Say on stderr how the answer was found'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand release" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -l reason -d 'Why, for whoever looks at it' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -l coordination-file -d 'The record of who holds what' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -l source -d 'auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N' -r -f -a "auto\t''
+nvml\t''
+nvidia-smi\t''
+procfs\t''
+sysfs\t''
+amd-smi\t''
+rocm-smi\t''
+file:\t''
+simulated:\t''"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -l vendor -d 'Whose GPUs auto takes on a host that has both: nvidia or amd' -r -f -a "nvidia\t''
+amd\t''"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -l deadline -d 'Seconds within which the whole run ends' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -l config-key -d 'Which of the configurations of a ConfigMap' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -s v -l verbose -d 'Say on stderr how the answer was found'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand drain" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -l coordination-file -d 'The record of who holds what' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -l source -d 'auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N' -r -f -a "auto\t''
+nvml\t''
+nvidia-smi\t''
+procfs\t''
+sysfs\t''
+amd-smi\t''
+rocm-smi\t''
+file:\t''
+simulated:\t''"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -l vendor -d 'Whose GPUs auto takes on a host that has both: nvidia or amd' -r -f -a "nvidia\t''
+amd\t''"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -l driver-root -d 'Root of a driver container, for its NVML library and its nvidia-smi' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -l deadline -d 'Seconds within which the whole run ends' -r -f
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -l config -d 'What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]' -r -F
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -l config-key -d 'Which of the configurations of a ConfigMap' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -s v -l verbose -d 'Say on stderr how the answer was found'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand undrain" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l coordination-file -d 'The record of who holds what' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l exclude -d 'All but these' -r -f
@@ -229,6 +297,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l log -d 'W
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l json -d 'Print JSON, version 1'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l prometheus -d 'Print metrics, for node_exporter\'s textfile collector'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l watch -d 'Show it again whenever something changes'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -299,11 +368,14 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l host -d 'T
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "allocate"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "exec"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "deallocateAll"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "reclaim"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "status"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "doctor"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "devices"
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim status doctor devices check" -f -a "check"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim release drain undrain status doctor devices check" -f -a "allocate"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim release drain undrain status doctor devices check" -f -a "exec"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim release drain undrain status doctor devices check" -f -a "deallocateAll"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim release drain undrain status doctor devices check" -f -a "reclaim"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim release drain undrain status doctor devices check" -f -a "release"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim release drain undrain status doctor devices check" -f -a "drain"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim release drain undrain status doctor devices check" -f -a "undrain"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim release drain undrain status doctor devices check" -f -a "status"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim release drain undrain status doctor devices check" -f -a "doctor"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim release drain undrain status doctor devices check" -f -a "devices"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand help; and not __fish_seen_subcommand_from allocate exec deallocateAll reclaim release drain undrain status doctor devices check" -f -a "check"

@@ -101,6 +101,8 @@ pub(crate) struct Waiter {
     pub(crate) amount: u64,
     /// Its place in the queue: a lower ticket goes first.
     pub(crate) ticket: u64,
+    /// Which units it may be given, if not any: spans of their ranks among the host's, first and last.
+    pub(crate) among: Option<Vec<(u32, u32)>>,
 }
 
 /// What the coordination file says.

@@ -1,7 +1,7 @@
 //! What is said on stderr beside an answer.
 
 /// Collected while a command runs and printed by `main`, so that nothing below it writes to a stream.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Notes {
     /// One line each: the answer holds, and something should be looked at. Not printed with an error.
     pub(crate) warnings: Vec<String>,

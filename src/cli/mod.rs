@@ -25,12 +25,13 @@ use std::time::Duration;
 
 pub(crate) use environment::{GRANT, Surroundings};
 pub(crate) use options::{
-    Allocation, Cgroup, Check, Command, Common, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices, Doctor,
-    Exec, Policy, Print, Reclaim, RequestOptions, SelectionOptions, SourceOptions, Status,
+    Allocation, ByHand, Cgroup, Check, Command, Common, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices,
+    Doctor, Exec, Policy, Print, Reclaim, RequestOptions, SelectionOptions, SourceOptions, Status,
 };
 pub(crate) use output::{Stdout, Terminal};
 pub(crate) use parse::{Task, refusal};
-pub(crate) use report::report;
+pub(crate) use report::{report, tell};
+pub(crate) use values::Wait;
 
 use crate::error::Error;
 use crate::host::deadline::Deadline;

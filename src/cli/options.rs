@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::values::{amount, log, namespace, pid, seconds};
+use super::values::{Wait, amount, log, namespace, pid, seconds, wait};
 use crate::host::journal::Log;
 use crate::inventory::{Source, Vendor};
 use crate::selection::List;
@@ -68,6 +68,24 @@ pub(crate) enum Command {
         after_help = "Example: gpu-coord reclaim --dry-run"
     )]
     Reclaim(Reclaim),
+    /// Free by hand what doubt withholds
+    #[command(
+        override_usage = "gpu-coord release UNIT --force [OPTIONS]",
+        after_help = "Example: gpu-coord release 3 --force"
+    )]
+    Release(Release),
+    /// Keep a unit from being granted
+    #[command(
+        override_usage = "gpu-coord drain UNIT --reason TEXT [OPTIONS]",
+        after_help = "Example: gpu-coord drain 3 --reason \"fan fails, ticket 4711\""
+    )]
+    Drain(Drain),
+    /// Let a drained unit be granted again
+    #[command(
+        override_usage = "gpu-coord undrain UNIT [OPTIONS]",
+        after_help = "Example: gpu-coord undrain 3"
+    )]
+    Undrain(Undrain),
     /// Show who holds what
     #[command(override_usage = "gpu-coord status [OPTIONS]", after_help = "Example: gpu-coord status --json")]
     Status(Status),
@@ -110,6 +128,9 @@ impl Command {
             Command::Exec(options) => &options.request.common,
             Command::DeallocateAll(options) => &options.common,
             Command::Reclaim(options) => &options.common,
+            Command::Release(options) => &options.by_hand.common,
+            Command::Drain(options) => &options.by_hand.common,
+            Command::Undrain(options) => &options.by_hand.common,
             Command::Status(options) => &options.common,
             Command::Doctor(options) => &options.common,
             Command::Devices(options) => &options.common,
@@ -288,6 +309,16 @@ pub(crate) struct Exec {
     /// Run COMMAND as this user, with no more rights than it has
     #[arg(long, value_name = "NAME[:GROUP]")]
     pub(crate) user: Option<String>,
+    /// Wait in a queue until the units are free: so long at most, or without end (no value)
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        require_equals = true,
+        num_args = 0..=1,
+        default_missing_value = "forever",
+        value_parser = wait
+    )]
+    pub(crate) wait: Option<Wait>,
     #[command(flatten)]
     pub(crate) request: RequestOptions,
     /// What to run, and its arguments
@@ -316,6 +347,44 @@ pub(crate) struct Reclaim {
     pub(crate) source: SourceOptions,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// What is done to units by an operator.
+#[derive(Args, Debug)]
+pub(crate) struct ByHand {
+    /// Index, range, UUID or its beginning, PCI address or id; several with commas
+    #[arg(value_name = "UNIT")]
+    pub(crate) units: List,
+    #[command(flatten)]
+    pub(crate) file: FileOptions,
+    #[command(flatten)]
+    pub(crate) source: SourceOptions,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Release {
+    /// It is certain that no process uses the unit
+    #[arg(long, required = true)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) by_hand: ByHand,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Drain {
+    /// Why, for whoever looks at it
+    #[arg(long, value_name = "TEXT", required = true)]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) by_hand: ByHand,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Undrain {
+    #[command(flatten)]
+    pub(crate) by_hand: ByHand,
 }
 
 #[derive(Args, Debug)]

@@ -10,7 +10,9 @@ use super::arguments;
 use super::configuration::{self, Configuration};
 use super::environment::Environment;
 use super::message::{Origin, explain};
-use super::options::{Allocate, Cli, Command, Common, Discover, Exec, SourceOptions};
+use super::options::{
+    Allocate, Cli, Command, Common, Discover, Drain, Exec, Release, SourceOptions, Undrain,
+};
 use super::variables::{self, Variable};
 use crate::config::Config;
 use crate::error::Error;
@@ -156,6 +158,9 @@ fn options_of(command: &mut Command) -> (&mut Common, Option<&mut SourceOptions>
         Command::Exec(Exec { request, .. }) => (&mut request.common, Some(&mut request.source)),
         Command::DeallocateAll(options) => (&mut options.common, None),
         Command::Reclaim(options) => (&mut options.common, Some(&mut options.source)),
+        Command::Release(Release { by_hand, .. })
+        | Command::Drain(Drain { by_hand, .. })
+        | Command::Undrain(Undrain { by_hand }) => (&mut by_hand.common, Some(&mut by_hand.source)),
         Command::Status(options) => (&mut options.common, Some(&mut options.source)),
         Command::Doctor(options) => (&mut options.common, Some(&mut options.source)),
         Command::Devices(options) => (&mut options.common, Some(&mut options.source)),

@@ -3,7 +3,9 @@
 //! Every message is one line. Flink reads the pipes only after the program's exit, so that all of them
 //! together must stay far below the 64 KiB that a pipe holds.
 
+use std::io::IsTerminal;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use super::output;
 use crate::error::Error;
@@ -15,6 +17,8 @@ use crate::notes::Notes;
 const NOTES_LIMIT: usize = 12 * 1024;
 /// Bytes of one message.
 const LINE_LIMIT: usize = 2 * 1024;
+/// A terminal that takes nothing (Ctrl-S) keeps nobody.
+const TELLS_WITHIN: Duration = Duration::from_millis(100);
 
 /// Says how a run ended. Best effort: a stderr that cannot be written changes nothing.
 pub(crate) fn report(
@@ -26,6 +30,14 @@ pub(crate) fn report(
     let text = text(outcome, notes, is_verbose);
     let _ = output::write_all(std::io::stderr().as_fd(), text.as_bytes(), deadline);
     outcome.as_ref().map_or_else(Error::exit, |exit| *exit)
+}
+
+/// Says at once what is waited for, to whoever sits before a terminal.
+pub(crate) fn tell(message: &str) {
+    let stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        let _ = output::write_all(stderr.as_fd(), line(message).as_bytes(), Deadline::after(TELLS_WITHIN));
+    }
 }
 
 /// With an error, its line comes last, and no warning: a warning speaks of an answer.

@@ -44,6 +44,25 @@ pub(super) fn log(text: &str) -> Result<Log, String> {
     }
 }
 
+/// How long `exec` waits until it is its turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Wait {
+    No,
+    For(Duration),
+    Forever,
+}
+
+/// As a flag of the environment it can also be yes or no.
+pub(super) fn wait(text: &str) -> Result<Wait, String> {
+    const YEAR: f64 = 365.0 * 86_400.0;
+    match text.parse() {
+        _ if matches!(text, "forever" | "true" | "yes") => Ok(Wait::Forever),
+        _ if matches!(text, "0" | "false" | "no") => Ok(Wait::No),
+        Ok(seconds) if seconds > 0.0 && seconds <= YEAR => Ok(Wait::For(Duration::from_secs_f64(seconds))),
+        _ => Err("it takes seconds, at most a year of them, or no value to wait without end".to_owned()),
+    }
+}
+
 /// The pids that a Linux kernel can give: its limit is 2^22.
 pub(super) fn pid(text: &str) -> Result<u32, String> {
     match text.parse() {
@@ -92,6 +111,28 @@ mod tests {
             ("8s",     None),
         ] {
             assert_eq!(seconds(text).ok(), expected.map(Duration::from_millis), "{text}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn waits() {
+        for (text, expected) in [
+            ("30",       Some(Wait::For(Duration::from_secs(30)))),
+            ("0.5",      Some(Wait::For(Duration::from_millis(500)))),
+            ("1",        Some(Wait::For(Duration::from_secs(1)))),
+            ("604800",   Some(Wait::For(Duration::from_secs(604_800)))),
+            ("forever",  Some(Wait::Forever)),
+            ("yes",      Some(Wait::Forever)),
+            ("0",        Some(Wait::No)),
+            ("no",       Some(Wait::No)),
+            ("1e9",      None),
+            ("inf",      None),
+            ("NaN",      None),
+            ("-1",       None),
+            ("",         None),
+        ] {
+            assert_eq!(wait(text).ok(), expected, "{text}");
         }
     }
 

@@ -48,6 +48,7 @@ pub(super) fn run(
         options: asked,
         takes_over: form == Form::Discover || options.check_dead,
         is_passed_on: false,
+        queue: None,
         print: options.print,
         inventory: &inventory,
         resources: &resources,

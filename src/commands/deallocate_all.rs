@@ -52,6 +52,7 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     }
     let mut change =
         settle::settle(record, false, standing, |pid| owner::of(host, pid), |_| Identity::default());
+    change.gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
     change.stale.retain(|position| !released.contains(position));
     change.settled.retain(|(position, _)| !released.contains(position));
     let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();

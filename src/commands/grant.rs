@@ -7,6 +7,7 @@ use super::choice::Choice;
 use super::isolation::{self, Isolation, Situation};
 use super::kin::Kin;
 use super::mps;
+use super::queue::{self, Queue, Waiters};
 use super::quota::Counting;
 use super::remains::Remains;
 use crate::assignment::{Assignment, Grant, Origin, Owner, Standing};
@@ -21,7 +22,7 @@ use crate::error::Error;
 use crate::host::liveness::Liveness;
 use crate::host::owner;
 use crate::notes::Notes;
-use crate::policy::{self, Occupancy, Used};
+use crate::policy::{self, Occupancy, Used, turn};
 use crate::sharing::Resources;
 use crate::visible::Seen;
 
@@ -33,6 +34,8 @@ pub(super) struct Request<'a> {
     pub(super) takes_over: bool,
     /// Whether the owner is a command that may ask for its units again, inside.
     pub(super) is_passed_on: bool,
+    /// Where the owner waits for what is not free; `None`: nowhere.
+    pub(super) queue: Option<&'a Queue>,
     /// What the owner is told: an index changes with what it can open.
     pub(super) print: Print,
     pub(super) inventory: &'a Inventory,
@@ -74,7 +77,8 @@ pub(super) trait Handover {
 
 /// What is decided, and not done yet.
 struct Decision<'a> {
-    units: Vec<Unit>,
+    /// An error if the owner is to wait.
+    units: Result<Vec<Unit>, Error>,
     change: Change,
     /// `None`: the owner is not confined.
     isolation: Option<Isolation<'a>>,
@@ -89,6 +93,10 @@ impl Request<'_> {
         notes: &mut Notes,
     ) -> Result<(), Error> {
         let given = self.try_to_give(owner, handover, notes);
+        // Who waits is refused when it has waited long enough.
+        if self.queue.is_some_and(Queue::is_in) {
+            return given;
+        }
         given.inspect_err(|error| self.context.note_refusal(owner, error))
     }
 
@@ -103,6 +111,14 @@ impl Request<'_> {
         self.context.check_place(path, notes)?;
         let ledger = Ledger::open(&self.context.host, path, owner.uid, self.context.deadline)?;
         let Decision { units, mut change, isolation } = self.decide(owner, &ledger, notes)?;
+        let units = match (units, self.queue) {
+            (Err(error), Some(queue)) => {
+                let waiter = queue::waiter(owner, self.options.amount, self.units, self.inventory);
+                queue.enter(ledger, change, waiter)?;
+                return Err(error);
+            }
+            (units, _) => units?,
+        };
         // From here on a signal must not part what is done from what is recorded and handed over.
         super::block_signals();
         let confined = self.confine(isolation, &units, notes)?;
@@ -170,14 +186,33 @@ impl Request<'_> {
             kin: self.kin,
             remains: &remains,
         };
-        let units = choice.make(host, &self.asked(isolation.is_some()), notes)?;
-        let counting = Counting::new(host, self.resources, record, &occupancy, &standing);
-        let quotas = self.context.config.map(|config| &config.quotas[..]).unwrap_or_default();
-        counting.check(quotas, requester, self.options.namespace.as_deref(), &units)?;
-        mps::check(self.context, self.resources, &units)?;
+        let waiters = Waiters {
+            host,
+            inventory: self.inventory,
+            record,
+            occupancy: &occupancy,
+            standing: &standing,
+            liveness: &liveness,
+            units: self.units,
+        };
+        let turn = self.queue.map_or(Ok(()), |queue| queue.check(&waiters, requester, self.options.amount));
+        let units = match turn.and_then(|()| choice.make(host, &self.asked(isolation.is_some()), notes)) {
+            Err(Error::NotEnough(why)) if self.queue.is_some() => Err(Error::NotEnough(why)),
+            units => Ok(units?),
+        };
+        if let Ok(units) = &units {
+            let counting = Counting::new(host, self.resources, record, &occupancy, &standing);
+            let quotas = self.context.config.map(|config| &config.quotas[..]).unwrap_or_default();
+            counting.check(quotas, requester, self.options.namespace.as_deref(), units)?;
+            mps::check(self.context, self.resources, units)?;
+        }
         let owner = |pid| owner::of(host, pid);
         let mut change =
             settle::settle(record, self.takes_over, standing, owner, |index| self.identity(index));
+        change.gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
+        if units.is_ok() {
+            change.gone.extend(turn::of(record, requester));
+        }
         if self.takes_over {
             remains.clear(self.inventory, &standing, notes);
         }

@@ -4,6 +4,8 @@
 
 mod allocate;
 mod answer;
+mod becoming;
+mod by_hand;
 mod check;
 mod choice;
 mod deallocate_all;
@@ -18,6 +20,7 @@ mod json;
 mod kin;
 mod metrics;
 mod mps;
+mod queue;
 mod quota;
 mod reclaim;
 mod remains;
@@ -25,8 +28,10 @@ mod status;
 mod table;
 mod taken;
 mod view;
+mod waiting;
 
 use std::path::Path;
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
@@ -79,6 +84,9 @@ pub(crate) fn run(
         Command::Allocate(options) => allocate::run(&context, Form::Allocate, &options.allocation, notes),
         Command::Exec(options) => exec::run(&context, options, notes),
         Command::DeallocateAll(options) => deallocate_all::run(&context, options, notes),
+        Command::Release(options) => by_hand::release(&context, &options.by_hand, notes),
+        Command::Drain(options) => by_hand::drain(&context, &options.by_hand, &options.reason, notes),
+        Command::Undrain(options) => by_hand::undrain(&context, &options.by_hand, notes),
         Command::Reclaim(options) => reclaim::run(&context, options, notes),
         Command::Status(options) => status::run(&context, options, notes),
         Command::Devices(options) => devices::run(&context, options, notes),
@@ -99,6 +107,11 @@ impl Context<'_> {
     fn print(&self, text: &str, notes: &Notes) -> Result<(), Error> {
         self.check_strict(notes)?;
         self.stdout.write(text, self.deadline)
+    }
+
+    /// For another try, which knows nothing of what was found out before.
+    fn again(&self, common: &Common, limit: Duration) -> Context<'_> {
+        Context { host: Host::new(&common.root), deadline: Deadline::after(limit), ..*self }
     }
 
     /// Bounds what follows where the coordination file lies on a file system that can hang.

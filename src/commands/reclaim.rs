@@ -11,7 +11,7 @@ use crate::cli::Reclaim;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
 use crate::coordination::settle;
-use crate::device::Inventory;
+use crate::device::{Identity, Inventory};
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::liveness::Liveness;
@@ -20,6 +20,7 @@ use crate::notes::Notes;
 use crate::policy;
 
 pub(super) fn run(context: &Context<'_>, options: &Reclaim, notes: &mut Notes) -> Result<(), Error> {
+    context.stdout.ready(context.deadline)?;
     // However they are shared: it matters here who lives.
     let inventory = context.devices(&options.source, notes)?;
     let path = &options.file.coordination_file;
@@ -47,7 +48,7 @@ struct Reclaimer<'a> {
 }
 
 impl Reclaimer<'_> {
-    /// A line for each assignment that is released.
+    /// A line for each assignment that is released, each group that is removed and each waiter that has ended.
     fn reclaim(&self, ledger: Ledger, notes: &mut Notes) -> Result<String, Error> {
         let record = ledger.record();
         let occupancy = policy::occupancy(self.inventory, record);
@@ -55,10 +56,15 @@ impl Reclaimer<'_> {
         let standing = |position: usize| -> Standing {
             liveness.standing(&record.assignments[position], occupancy.is_here[position])
         };
-        let change = self.change(record, &standing, notes);
-        let done = self.lines(record, &change);
+        let owner = |pid| owner::of(self.host, pid);
+        let mut change = settle::settle(record, true, standing, owner, |index| self.identity(index));
+        change.gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
+        let remains = Remains::of(self.host, record);
+        let groups = self.groups(record, &remains, &standing, notes);
+        change.stale.retain(|position| !remains.has_orphans(*position));
+        let done = self.released(record, &change) + &groups + &self.gone(record, &change);
+        let is_idle = change.stale.is_empty() && change.settled.is_empty() && change.gone.is_empty();
         let stale: Vec<Assignment> = change.stale.iter().map(|at| record.assignments[*at].clone()).collect();
-        let is_idle = change.stale.is_empty() && change.settled.is_empty();
         if !self.is_dry && !is_idle {
             super::block_signals();
             ledger.commit(&change)?;
@@ -67,27 +73,52 @@ impl Reclaimer<'_> {
         Ok(done)
     }
 
-    fn change(&self, record: &Record, standing: &dyn Fn(usize) -> Standing, notes: &mut Notes) -> Change {
-        let identity = |index: u32| {
-            let device = self.inventory.devices.iter().find(|device| device.index == index);
-            device.map(|device| device.identity.clone()).unwrap_or_default()
-        };
-        let mut change = settle::settle(record, true, standing, |pid| owner::of(self.host, pid), identity);
-        let remains = Remains::of(self.host, record);
-        if !self.is_dry {
-            remains.clear(self.inventory, standing, notes);
-        }
-        change.stale.retain(|position| !remains.has_orphans(*position));
-        change
+    fn identity(&self, index: u32) -> Identity {
+        let device = self.inventory.devices.iter().find(|device| device.index == index);
+        device.map(|device| device.identity.clone()).unwrap_or_default()
     }
 
-    fn lines(&self, record: &Record, change: &Change) -> String {
+    /// Clears the groups of dead owners.
+    fn groups(
+        &self,
+        record: &Record,
+        remains: &Remains<'_>,
+        standing: &dyn Fn(usize) -> Standing,
+        notes: &mut Notes,
+    ) -> String {
+        let group = |position: usize| {
+            let Assignment { owner, cgroup, .. } = &record.assignments[position];
+            Group::recorded(self.host, owner, cgroup.as_deref()?).ok().filter(Group::exists)
+        };
+        let mut named = BTreeSet::new();
+        let dead = (0..record.assignments.len()).filter(|position| standing(*position) == Standing::Dead);
+        let positions = dead.filter(|position| named.insert(record.assignments[*position].cgroup.as_ref()));
+        let groups: Vec<(usize, Group)> = positions.filter_map(|at| Some((at, group(at)?))).collect();
+        if !self.is_dry {
+            remains.clear(self.inventory, standing, notes);
+            let removed = groups.iter().filter(|(_, group)| !group.exists());
+            return removed.map(|(_, group)| format!("removed control group {}\n", group.name())).collect();
+        }
+        for (position, _) in &groups {
+            remains.name(*position, notes).unwrap_or_else(|error| notes.warn(error.chain()));
+        }
+        let empty = groups.iter().filter(|(position, _)| !remains.has_orphans(*position));
+        empty.map(|(_, group)| format!("would remove control group {}\n", group.name())).collect()
+    }
+
+    fn released(&self, record: &Record, change: &Change) -> String {
         let verb = if self.is_dry { "would release" } else { "released" };
         let line = |position: &usize| {
             let Assignment { index, owner, .. } = &record.assignments[*position];
             format!("{verb} index {index} of pid {}\n", owner.pid)
         };
         change.stale.iter().map(line).collect()
+    }
+
+    fn gone(&self, record: &Record, change: &Change) -> String {
+        let verb = if self.is_dry { "would remove" } else { "removed" };
+        let pids = change.gone.iter().map(|position| record.waiters[*position].owner.pid);
+        pids.map(|pid| format!("{verb} pid {pid} from the queue\n")).collect()
     }
 }
 

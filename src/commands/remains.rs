@@ -89,6 +89,14 @@ impl<'a> Remains<'a> {
         Ok(false)
     }
 
+    /// Says who lives on in the group of an assignment whose owner is dead, and does nothing about it.
+    pub(super) fn name(&self, position: usize, notes: &mut Notes) -> Result<(), Error> {
+        if self.has_orphans(position) {
+            notes.warn(self.alive(&self.group(position)?, position));
+        }
+        Ok(())
+    }
+
     fn clear_one(&self, position: usize, inventory: &Inventory, notes: &mut Notes) -> Result<(), Error> {
         if self.remove(position, notes)? {
             let rules = isolation::nodes(self.host, inventory)?.rules_of_orphans(inventory);

@@ -106,7 +106,7 @@ fn inventory(
             Ok((inventory, resources, selection))
         }
         Err(error) => {
-            notes.warn(format!("{error}; only the record is shown"));
+            notes.warn(format!("{}; only the record is shown", error.chain()));
             let source = options.source.source.to_string();
             let inventory =
                 Inventory { source, driver_version: None, devices: Vec::new(), tells_instances: false };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! INDEX SP PID [TAB key=value;...]     held; without keys it is a line of Flink's own script
-//! ? SP PID TAB key=value;...           a waiter: start, boot, pidns, uid, amount, ticket
+//! ? SP PID TAB key=value;...           a waiter: start, boot, pidns, uid, amount, ticket, among
 //! ! SP INDEX TAB key=value;...         a drained unit: uuid, pci, id, uid, time, reason
 //! # anything                           free space
 //! ```
@@ -118,21 +118,33 @@ fn keep(unknown: &mut String, key: &[u8], value: &[u8]) {
     unknown.extend(pair.into_iter().map(char::from)); // ASCII, as `Pairs` has seen to
 }
 
+/// One that could be any process of its pid, or wants nothing, is none: it would keep the others waiting.
 fn waiter(rest: &[u8]) -> Result<Waiter, String> {
     let (pid, keys) = pid_and_keys(rest)?;
-    let owner = Owner { pid, start: None, boot: None, pid_namespace: None, uid: None };
-    let mut waiter = Waiter { owner, amount: 0, ticket: 0 };
+    let mut owner = Owner { pid, start: None, boot: None, pid_namespace: None, uid: None };
+    let (mut amount, mut ticket, mut among) = (None, None, None);
     for pair in Pairs::of(keys)? {
         let (key, value) = pair?;
         match key {
-            b"amount" => waiter.amount = number(value)?,
-            b"ticket" => waiter.ticket = number(value)?,
+            b"amount" => amount = Some(number(value)?),
+            b"ticket" => ticket = Some(number(value)?),
+            b"among" => among = Some(value.split(|byte| *byte == b',').map(span).collect::<Result<_, _>>()?),
             _ => {
-                owner_key(&mut waiter.owner, key, value)?;
+                owner_key(&mut owner, key, value)?;
             }
         }
     }
-    Ok(waiter)
+    match (owner.start, amount, ticket) {
+        (Some(_), Some(amount), Some(ticket)) if amount > 0 => Ok(Waiter { owner, amount, ticket, among }),
+        _ => Err("lacks what a waiter has".to_owned()),
+    }
+}
+
+/// `0-3`, or `7` alone.
+fn span(text: &[u8]) -> Result<(u32, u32), String> {
+    let mut ends = text.splitn(2, |byte| *byte == b'-');
+    let first = number(ends.next().unwrap_or_default())?;
+    Ok((first, ends.next().map_or(Ok(first), number)?))
 }
 
 fn drained(rest: &[u8]) -> Result<Line, String> {
@@ -257,6 +269,46 @@ pub(crate) fn print(assignment: &Assignment) -> String {
     line
 }
 
+/// A drained unit as a line, without its line end.
+pub(crate) fn print_drained(drained: &Drained) -> String {
+    let Drained { index, identity, uid, since, reason } = drained;
+    let mut line = format!("! {index}\tv=1");
+    let mut key = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            let _ = write!(line, ";{key}={value}"); // writing to a String cannot fail
+        }
+    };
+    key("uuid", identity.uuid.as_deref().map(escape));
+    key("pci", identity.pci.map(|pci| pci.to_string()));
+    key("id", identity.id.as_deref().map(escape));
+    key("uid", uid.map(|uid| uid.to_string()));
+    key("time", since.map(|seconds| seconds.to_string()));
+    key("reason", Some(escape(reason)));
+    line
+}
+
+/// A waiter as a line, without its line end.
+pub(crate) fn print_waiter(waiter: &Waiter) -> String {
+    let Waiter { owner, amount, ticket, among } = waiter;
+    let mut line = format!("? {}\tv=1", owner.pid);
+    let mut key = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            let _ = write!(line, ";{key}={value}"); // writing to a String cannot fail
+        }
+    };
+    key("start", owner.start.map(|start| start.to_string()));
+    key("boot", Some(owner.boot.as_deref().map_or_else(|| "-".to_owned(), escape)));
+    key("pidns", owner.pid_namespace.map(|inode| inode.to_string()));
+    key("uid", owner.uid.map(|uid| uid.to_string()));
+    key("amount", Some(amount.to_string()));
+    key("ticket", Some(ticket.to_string()));
+    let spans = |spans: &Vec<(u32, u32)>| {
+        spans.iter().map(|(first, last)| format!("{first}-{last}")).collect::<Vec<_>>().join(",")
+    };
+    key("among", among.as_ref().map(spans));
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,11 +420,37 @@ mod tests {
             panic!("not a waiter");
         };
         assert_eq!((waiter.owner.pid, waiter.owner.start, waiter.amount, waiter.ticket), (12, Some(5), 2, 9));
+        assert_eq!(print_waiter(&waiter), "? 12\tv=1;start=5;boot=-;pidns=7;uid=0;amount=2;ticket=9");
         let Ok(Line::Drained(drained)) = parse(b"! 4\tv=1;uuid=GPU-1;uid=0;time=5;reason=too%20hot") else {
             panic!("not a drained unit");
         };
         assert_eq!((drained.index, drained.reason.as_str()), (4, "too hot"));
+        assert_eq!(print_drained(&drained), "! 4\tv=1;uuid=GPU-1;uid=0;time=5;reason=too%20hot");
         assert_eq!(parse(b"? torn"), Ok(Line::Free(Vec::new())), "a waiter holds nothing");
+    }
+
+    #[test]
+    fn a_waiter_is_read_as_it_was_written() {
+        let boot = Some("0123456789abcdef0123456789abcdef".to_owned());
+        let owner = Owner { pid: 12, start: Some(5), boot, pid_namespace: Some(7), uid: None };
+        for among in [None, Some(vec![(0, 3), (7, 7)])] {
+            let waiter = Waiter { owner: owner.clone(), amount: 2, ticket: u64::MAX, among };
+            let line = print_waiter(&waiter);
+            assert!(!line.contains('\0') && line.matches(' ').count() == 1, "{line}");
+            assert_eq!(parse(line.as_bytes()), Ok(Line::Waiter(waiter)), "{line}");
+        }
+        assert_eq!(span(b"7"), Ok((7, 7)));
+    }
+
+    /// It would keep others waiting, and nobody could tell when it has ended.
+    #[test]
+    fn what_lacks_a_part_of_a_waiter_is_free_space() {
+        for keys in
+            ["amount=1;ticket=1", "start=5;ticket=1", "start=5;amount=1", "start=5;amount=0;ticket=1", "v=2"]
+        {
+            let line = format!("? 12\t{keys}");
+            assert_eq!(parse(line.as_bytes()), Ok(Line::Free(Vec::new())), "{line}");
+        }
     }
 
     #[test]

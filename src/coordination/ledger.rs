@@ -150,7 +150,7 @@ impl Ledger {
     /// On a full disk units can still be given back: that takes no space. The script's lines whose owners
     /// live are then left as they are, which only puts off telling their owners from later processes.
     fn release_only(&self, change: &Change, error: Error) -> Result<(), Error> {
-        if !(change.granted.is_empty() && change.passed.is_empty()) {
+        if !(change.granted.is_empty() && change.passed.is_empty() && change.queued.is_none()) {
             return Err(error);
         }
         let released = Change { released: change.released.clone(), ..Change::default() };
@@ -220,11 +220,22 @@ impl Snapshot {
     /// Reads the record as it is; `None` if there is no file.
     pub(crate) fn read(host: &Host, path: &Path, deadline: Deadline) -> Result<Option<Snapshot>, Error> {
         let Some((file, is_consistent)) = lock::shared(path, deadline)? else { return Ok(None) };
-        let (text, facts, found) = read(host, &file, path)?;
+        Snapshot::of(host, path, &file, is_consistent).map(Some)
+    }
+
+    /// The same at once, without the lock: for whoever looks at every change, and so again after the last write of
+    /// one. A hundred of them, each with the lock, would keep the writers waiting.
+    pub(crate) fn glance(host: &Host, path: &Path) -> Result<Option<Snapshot>, Error> {
+        let file = file::open(path, Access::Read)?;
+        file.map(|file| Snapshot::of(host, path, &file, false)).transpose()
+    }
+
+    fn of(host: &Host, path: &Path, file: &File, is_consistent: bool) -> Result<Snapshot, Error> {
+        let (text, facts, found) = read(host, file, path)?;
         let is_outdated = is_outdated(host, &facts, &text);
         let text = heed(text, path, is_outdated)?;
         let doubts = file::doubts(path, &found);
-        Ok(Some(Snapshot { record: text.record, facts, is_consistent, doubts }))
+        Ok(Snapshot { record: text.record, facts, is_consistent, doubts })
     }
 }
 

@@ -5,7 +5,7 @@
 //! * A line's body goes in behind a `#`; its deciding first byte is a write of its own, and the last one.
 //! * To free a line is to write `#` over its first byte; the first `#` frees all lines of a grant.
 
-use crate::assignment::Assignment;
+use crate::assignment::{Assignment, Drained, Waiter};
 use crate::coordination::format;
 use crate::coordination::text::{Space, Span, Text};
 
@@ -19,7 +19,7 @@ pub(crate) struct Write {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What is to change. Numbers are positions in [`Record::assignments`](crate::assignment::Record).
+/// What is to change. Numbers are positions in [`Record::assignments`](crate::assignment::Record), but for `gone`.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     /// Assignments of the dead.
@@ -32,6 +32,14 @@ pub(crate) struct Change {
     pub(crate) released: Vec<usize>,
     /// New assignments.
     pub(crate) granted: Vec<Assignment>,
+    /// Units that an operator keeps from being granted from now on.
+    pub(crate) drained: Vec<Drained>,
+    /// Those that may be granted again: positions in [`Record::drained`](crate::assignment::Record).
+    pub(crate) undrained: Vec<usize>,
+    /// Waiters that have ended, or that wait no more: positions in `Record::waiters`.
+    pub(crate) gone: Vec<usize>,
+    /// Who waits from now on.
+    pub(crate) queued: Option<Waiter>,
 }
 
 /// A change as writes, to be made in the order of the fields.
@@ -54,13 +62,22 @@ pub(crate) fn plan(text: &Text, change: &Change, is_outdated: bool) -> Plan {
     let spans =
         |positions: &[usize]| positions.iter().map(|position| text.held[*position]).collect::<Vec<_>>();
     let replaced: Vec<&(usize, Assignment)> = change.settled.iter().chain(&change.passed).collect();
-    let new = replaced.iter().map(|(_, assignment)| assignment).chain(&change.granted);
-    let mut placement = place(text, &new.map(format::print).collect::<Vec<_>>());
+    let new = replaced.iter().map(|(_, assignment)| assignment).chain(&change.granted).map(format::print);
+    let queued = change.queued.iter().map(format::print_waiter);
+    let drained = change.drained.iter().map(format::print_drained);
+    let mut placement = place(text, &new.chain(queued).chain(drained).collect::<Vec<_>>());
+    let assignments = replaced.len() + change.granted.len();
+    let drained = placement.firsts.split_off(assignments + change.queued.iter().len());
+    // With the line of the one that waits.
     let granted = placement.firsts.split_off(replaced.len());
     let passed = &placement.firsts[change.settled.len()..];
 
     // First what was passed on holds again where it was, and then no more where it went.
-    let passing = spans(&change.passed.iter().map(|(position, _)| *position).collect::<Vec<_>>());
+    let mut passing = spans(&change.passed.iter().map(|(position, _)| *position).collect::<Vec<_>>());
+    if !passing.is_empty() {
+        // What said the same is of the same grants, which hold only with all of their lines.
+        passing.extend(spans(&change.released));
+    }
     let back = passing.iter().map(|span| Write { at: span.at, bytes: vec![text.bytes[span.at]] });
     let taken = passed.iter().chain(&granted).map(|first| Write { at: first.at, bytes: b"#".to_vec() });
     let undo = back.chain(taken).collect();
@@ -70,7 +87,10 @@ pub(crate) fn plan(text: &Text, change: &Change, is_outdated: bool) -> Plan {
     fill.extend(free(&replaced.iter().map(|(position, _)| text.held[*position]).collect::<Vec<_>>()));
     fill.extend(free(&spans(&change.released)));
     fill.extend(granted);
-    let stale = [spans(&change.stale), text.unfinished.clone()].concat();
+    fill.extend(drained);
+    fill.extend(free(&change.undrained.iter().map(|at| text.drained[*at]).collect::<Vec<_>>()));
+    let gone = change.gone.iter().map(|position| text.waiting[*position]).collect();
+    let stale = [spans(&change.stale), text.unfinished.clone(), gone].concat();
     let mut clear: Vec<Write> = free_at_once(text, &stale).into_iter().collect();
     if is_outdated {
         clear.extend(blot(&text.damaged));
@@ -380,6 +400,96 @@ mod tests {
         assert_eq!(plan.clear, [Write { at: 0, bytes: b"#".to_vec() }]);
         for (step, state) in states(&before, &plan).iter().enumerate().skip(1) {
             assert!(holders(state).iter().all(|holder| *holder == (0, 2)), "byte {step}");
+        }
+    }
+
+    fn waiter(pid: u32, ticket: u64) -> Waiter {
+        Waiter { owner: assignment(0, pid, None).owner, amount: 1, ticket, among: None }
+    }
+
+    /// Pids and tickets.
+    fn waiters(bytes: &[u8]) -> Vec<(u32, u64)> {
+        let text = Text::read(bytes.to_vec());
+        let mut waiters: Vec<_> = text.record.waiters.iter().map(|w| (w.owner.pid, w.ticket)).collect();
+        waiters.sort_unstable();
+        waiters
+    }
+
+    /// Who waits is there from one byte to the next, and what is held is held all the time.
+    #[test]
+    fn a_crash_at_any_byte_leaves_a_waiter_or_none() {
+        for (case, before) in shapes() {
+            let held = holders(&before);
+            let change = Change { queued: Some(waiter(4711, 3)), ..Change::default() };
+            let plan = plan(&Text::read(before.clone()), &change, false);
+            let states = states(&before, &plan);
+            for (step, state) in states.iter().enumerate() {
+                assert_eq!(holders(state), held, "{case}, byte {step}: {}", state.escape_ascii());
+                let expected = if step == states.len() - 1 { vec![(4711, 3)] } else { vec![] };
+                assert_eq!(waiters(state), expected, "{case}, byte {step}: {}", state.escape_ascii());
+            }
+        }
+    }
+
+    /// The place in the queue is given up before the units are had, and never after.
+    #[test]
+    fn whoever_is_granted_units_waits_no_more() {
+        let lines =
+            [waiter(4711, 1), waiter(4712, 2), waiter(4713, 3)].map(|w| format::print_waiter(&w) + "\n");
+        let before = [record(&[assignment(0, 1, Some((1, 1)))]), lines.concat().into_bytes()].concat();
+        let granted = vec![assignment(5, 4712, Some((2, 2))), assignment(6, 4712, Some((2, 2)))];
+        let change = Change { granted, gone: vec![0, 1], ..Change::default() };
+        let plan = plan(&Text::read(before.clone()), &change, false);
+        let states = states(&before, &plan);
+        for (step, state) in states.iter().enumerate() {
+            let waits = waiters(state).contains(&(4712, 2));
+            let holds = holders(state).contains(&(5, 4712));
+            assert!(!(waits && holds), "byte {step}");
+            assert!(waiters(state).contains(&(4713, 3)) && holders(state).contains(&(0, 1)), "byte {step}");
+        }
+        let last = states.last().unwrap();
+        assert_eq!((waiters(last), holders(last)), (vec![(4713, 3)], vec![(0, 1), (5, 4712), (6, 4712)]));
+    }
+
+    /// Of the units of a grant some are passed on and some stay, and a line that says the same as another goes. At
+    /// every byte each unit has its old or its new owner, or both; afterwards the new one alone. And so back again.
+    #[test]
+    fn a_unit_that_is_passed_on_is_held_at_every_byte() {
+        let lines = [
+            assignment(0, 10, Some((5, 3))),
+            assignment(1, 10, Some((5, 3))),
+            assignment(2, 10, Some((5, 3))),
+            assignment(1, 10, Some((6, 1))),
+            assignment(7, 77, Some((7, 1))),
+        ];
+        let space = [b"#".to_vec(), vec![b'x'; 300], b"\n".to_vec()].concat();
+        for before in
+            [record(&lines), [space, record(&lines)].concat(), [record(&lines), vec![b'\n'; 500]].concat()]
+        {
+            let passed = vec![
+                (0, assignment(0, 4711, Some((8, 2)))),
+                (1, assignment(1, 4711, Some((8, 2)))),
+                (2, assignment(2, 10, Some((9, 1)))),
+            ];
+            let change = Change { passed, released: vec![3], ..Change::default() };
+            let mut plan = plan(&Text::read(before.clone()), &change, false);
+            let filled = plan.fill.len();
+            plan.fill.append(&mut plan.undo);
+            let states = states(&before, &plan);
+            let written: usize =
+                plan.clear.iter().chain(&plan.fill[..filled]).map(|write| write.bytes.len()).sum();
+            let done = written + plan.growth.len();
+            for (step, state) in states.iter().enumerate() {
+                let held = holders(state);
+                for (index, owners) in [(0, [10, 4711]), (1, [10, 4711]), (2, [10, 10]), (7, [77, 77])] {
+                    let holders: Vec<u32> =
+                        held.iter().filter(|held| held.0 == index).map(|held| held.1).collect();
+                    let is_held = !holders.is_empty() && holders.iter().all(|pid| owners.contains(pid));
+                    assert!(is_held, "byte {step}: index {index} is held by {holders:?}");
+                }
+            }
+            assert_eq!(holders(&states[done]), [(0, 4711), (1, 4711), (2, 10), (7, 77)]);
+            assert_eq!(holders(states.last().unwrap()), [(0, 10), (1, 10), (2, 10), (7, 77)]);
         }
     }
 

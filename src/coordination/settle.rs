@@ -7,7 +7,7 @@
 use std::hash::BuildHasher;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::assignment::{Assignment, Grant, Owner, Record, Standing};
+use crate::assignment::{Assignment, Grant, Owner, Record, Standing, Waiter};
 use crate::coordination::plan::Change;
 use crate::device::Identity;
 
@@ -43,6 +43,12 @@ pub(crate) fn settle(
         }
     }
     change
+}
+
+/// Positions of the waiters that have ended, whose lines go with every change.
+pub(crate) fn gone(record: &Record, standing: impl Fn(&Waiter) -> Standing) -> Vec<usize> {
+    let waiters = record.waiters.iter().enumerate();
+    waiters.filter(|(_, waiter)| standing(waiter) == Standing::Dead).map(|(position, _)| position).collect()
 }
 
 /// The time is left out: the script does not say when it gave the device.
@@ -101,6 +107,19 @@ mod tests {
         let change = settle(&record, clears_stale, standing, owner, named);
         let anew = change.settled.into_iter().map(|(position, anew)| (position, anew.identity.uuid));
         (change.stale, anew.collect())
+    }
+
+    #[test]
+    fn waiters_that_have_ended_go() {
+        let waiter =
+            |pid| Waiter { owner: line(0, pid, None, false).owner, amount: 1, ticket: 1, among: None };
+        let record = Record { waiters: vec![waiter(1), waiter(100), waiter(200)], ..Record::default() };
+        let waits = |waiter: &Waiter| match waiter.owner.pid {
+            ..100 => Standing::Alive,
+            100..200 => Standing::Dead,
+            200.. => Standing::Doubtful(crate::assignment::Doubt::Unreadable),
+        };
+        assert_eq!(gone(&record, waits), [1]);
     }
 
     #[test]

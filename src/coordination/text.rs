@@ -45,6 +45,10 @@ pub(crate) struct Text {
     pub(crate) record: Record,
     /// Of each of the record's assignments, in the same order.
     pub(crate) held: Vec<Span>,
+    /// Of each of the record's drained units.
+    pub(crate) drained: Vec<Span>,
+    /// Of each of the record's waiters, in the same order.
+    pub(crate) waiting: Vec<Span>,
     /// Lines of grants that were not finished; they hold nothing and are freed first.
     pub(crate) unfinished: Vec<Span>,
     pub(crate) space: Vec<Space>,
@@ -101,8 +105,14 @@ impl Text {
                 self.record.withheld.push(Withheld { index, line: number, problem });
                 self.damaged.push(span);
             }
-            Line::Waiter(waiter) => self.record.waiters.push(waiter),
-            Line::Drained(drained) => self.record.drained.push(drained),
+            Line::Waiter(waiter) => {
+                self.record.waiters.push(waiter);
+                self.waiting.push(span);
+            }
+            Line::Drained(drained) => {
+                self.record.drained.push(drained);
+                self.drained.push(span);
+            }
         }
     }
 
@@ -147,6 +157,7 @@ fn cut(line: Line, is_cut: bool) -> Line {
             let problem = "is cut short: the last line has no end".to_owned();
             Line::Withheld { index: assignment.index, problem }
         }
+        Line::Waiter(_) if is_cut => Line::Free(Vec::new()),
         line => line,
     }
 }
@@ -183,6 +194,19 @@ mod tests {
         assert_eq!(text.record.assignments.len(), 1);
         assert_eq!((text.record.withheld[0].index, text.record.withheld[0].line), (1, 2));
         assert!(text.is_cut);
+    }
+
+    #[test]
+    fn a_waiter_without_a_line_end_waits_not() {
+        let line = "? 12\tstart=5;amount=1;ticket=1";
+        for (text, waiting) in [
+            (format!("0 11\n{line}\n"), vec![Span { at: 5, len: line.len() }]),
+            (format!("0 11\n{line}"), vec![]),
+        ] {
+            let text = Text::read(text.into());
+            assert_eq!((text.record.waiters.len(), text.waiting), (waiting.len(), waiting));
+            assert_eq!(text.space, []);
+        }
     }
 
     #[test]

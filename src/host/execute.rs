@@ -1,15 +1,18 @@
 //! Becoming another program: its file, and the rights that it runs with.
 
-#![expect(unsafe_code, reason = "capset(2) has no safe wrapper")]
+#![expect(unsafe_code, reason = "capset(2) has no safe wrapper, and a signal could have a handler")]
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use nix::sys::prctl::set_no_new_privs;
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 
 use super::account::Account;
@@ -20,12 +23,17 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// The file of `name`, as execvp(3) finds it; or why it cannot be run.
 pub(crate) fn find(name: &OsStr, search_path: Option<&OsString>) -> io::Result<PathBuf> {
     let given = Path::new(name);
-    if given.components().count() > 1 || given.is_absolute() {
+    if name.as_encoded_bytes().contains(&b'/') {
         return check(given).map(|()| given.to_owned());
     }
     let default = OsString::from(DEFAULT_PATH);
     let mut problem = io::Error::from_raw_os_error(libc::ENOENT);
+    if name.is_empty() {
+        return Err(problem);
+    }
     for directory in env::split_paths(search_path.unwrap_or(&default)) {
+        // An empty one is the working directory; a path is not looked for again.
+        let directory = if directory == Path::new("") { Path::new(".") } else { &directory };
         let path = directory.join(given);
         match check(&path) {
             Ok(()) => return Ok(path),
@@ -40,6 +48,17 @@ fn check(path: &Path) -> io::Result<()> {
     let metadata = fs::metadata(path)?;
     let is_executable = metadata.is_file() && metadata.permissions().mode() & 0o111 != 0;
     if is_executable { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EACCES)) }
+}
+
+/// Becomes the command, with no signal blocked: neither those that we have blocked by now, nor any that a careless
+/// parent had. Returns only if it fails, and then everything is as it was.
+pub(crate) fn exec(command: &mut Command) -> io::Error {
+    let before = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+    let error = command.exec();
+    let _ = before.and_then(|mask| mask.thread_set_mask());
+    // SAFETY: no handler is installed. The standard library ignores the signal, but in what it executes.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
+    error
 }
 
 /// Goes on with the rights of `account` and no others, for good: no program that it runs gets more
@@ -108,6 +127,8 @@ mod tests {
             (directory("a/plain"), Err(libc::EACCES)),
             (directory("a"),       Err(libc::EACCES)),
             (directory("c"),       Err(libc::ENOENT)),
+            (String::new(),        Err(libc::ENOENT)),
+            ("plain/".to_owned(),  Err(libc::ENOENT)),
         ] {
             let result = find(OsStr::new(&name), Some(&search_path));
             let result = result.map_err(|error| error.raw_os_error().unwrap());

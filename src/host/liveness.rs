@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use super::Host;
 use super::process::Process;
-use crate::assignment::{Assignment, Doubt, Owner, Standing};
+use crate::assignment::{Assignment, Doubt, Owner, Standing, Waiter};
 
 /// The steps in which file systems keep times, and `btime` is counted in whole seconds.
 const CLOCK_STEP: Duration = Duration::from_secs(1);
@@ -80,6 +80,15 @@ impl<'a> Liveness<'a> {
         }
         if self.is_of_another_boot(owner) {
             return self.by_boot(is_in_inventory);
+        }
+        cached(&self.owners, owner, || self.by_process(owner))
+    }
+
+    /// A waiter names no device, and holds none: another boot on a disk of this host's is an earlier one.
+    pub(crate) fn of_waiter(&self, waiter: &Waiter) -> Standing {
+        let owner = &waiter.owner;
+        if self.is_of_another_boot(owner) {
+            return self.by_boot(true);
         }
         cached(&self.owners, owner, || self.by_process(owner))
     }

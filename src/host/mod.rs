@@ -9,6 +9,7 @@ pub(crate) mod capability;
 pub(crate) mod child;
 pub(crate) mod deadline;
 pub(crate) mod embedded;
+pub(crate) mod events;
 pub(crate) mod execute;
 pub(crate) mod file;
 #[cfg(test)]

@@ -41,6 +41,11 @@ impl Process {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
     }
 
+    /// It runs only if somebody lets it go on.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self.state, b'T' | b't')
+    }
+
     pub(crate) fn is_session_leader(&self) -> bool {
         u32::try_from(self.session) == Ok(self.pid)
     }

@@ -14,6 +14,7 @@ mod properties;
 mod quota;
 mod shares;
 mod shortage;
+pub(crate) mod turn;
 
 use crate::assignment::{Record, Standing};
 use crate::device::{Health, Inventory, Unit};
@@ -102,9 +103,9 @@ impl Situation<'_> {
         Err(self.shortage(&eligible, given.len(), request))
     }
 
-    fn of_class<'p, 'r>(
+    fn of_class<'r>(
         &self,
-        eligible: &'p [&'r Place<'r>],
+        eligible: &[&'r Place<'r>],
         class: Class,
         request: &Request<'_>,
     ) -> impl Iterator<Item = &'r Place<'r>> {
@@ -500,8 +501,8 @@ mod tests {
     #[test]
     #[rustfmt::skip] // a table
     fn every_doubt_has_its_own_cure() {
-        const BOOT: &str = "held since another boot, which cannot be proven to be this host's; `gpu-coord release` is \
-                            not built yet: delete the line by hand if that host is gone";
+        const BOOT: &str = "held since another boot, which cannot be proven to be this host's; if that host is gone, `gpu-coord release UNIT \
+                            --force` frees them";
         const HIDDEN: &str = "held by processes that /proc hides from this user; run as root, or as a member of the \
                               group that proc's gid= names";
         const NAMESPACE: &str = "held from another pid namespace; run `gpu-coord reclaim` on the host, or use --pid=host";

@@ -118,6 +118,7 @@ mod tests {
         for (case, text, says) in [
             ("aliases in lists",       bomb(|before| format!("[{before}]")),            most),
             ("aliases in maps",        bomb(|before| format!("{{b: [{before}]}}")),     most),
+            ("aliases of one list",    format!("- &a [{}]\n", "x, ".repeat(1000)) + &"- *a\n".repeat(600), most),
             ("aliases in keys",        bomb(|before| format!("{{? [{before}] : 1}}")),  most),
             ("many values",            "- a\n".repeat(500_001),                         most),
             ("values with anchors",    "- &a x\n".repeat(250_000),                      most),

@@ -11,6 +11,7 @@ mod container;
 mod crash;
 mod descendants;
 mod dying;
+mod exec;
 mod foreign;
 mod handed;
 mod mig;
@@ -32,3 +33,5 @@ mod told;
 mod two_owners;
 mod undo;
 mod v1;
+
+pub(crate) use stage::start_of;

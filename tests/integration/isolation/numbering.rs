@@ -70,12 +70,11 @@ fn a_further_grant_that_fails_leaves_the_first_in_force() {
         let stage = Stage::with_gpus(version, 3);
         let mut owner = stage.owner();
         stage.confine(1, &owner, "0\n");
-        let (line, pid) = (stage.line(3, &owner), owner.pid());
-        let taken = format!(
-            "3 units asked for, 2 free of 3 (1 in use); held by pid {pid} (bash): 1 unit; retry later"
-        );
-        let output = stage.sandbox.command(&format!("{line} --print host-index")).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{taken}");
+        let pid = owner.pid();
+        let many = format!("{} --print host-index", stage.line(3, &owner));
+        let held =
+            "3 units asked for, 2 of 3 can be given: 1 held by living owners (`gpu-coord status` names them)";
+        stage.refuses(&many, 1, held);
         assert_eq!(owner.reach(), "+--");
         let one = stage.line(1, &owner);
         let script = format!("gpu-coord {one} --print host-index 2>&1 >/dev/full; echo $?");

@@ -1,0 +1,151 @@
+//! What `exec` becomes: the command, with what its runtime and those inside it are to know.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::grant::{Given, Handover};
+use super::{Context, answer};
+use crate::cli::{self, Exec, GRANT, Print};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::host::account::{Account, Entry};
+use crate::host::execute;
+use crate::inventory::{Source, Vendor};
+use crate::notes::Notes;
+
+/// What this process is about to become.
+pub(super) struct Becoming<'a> {
+    options: &'a Exec,
+    path: PathBuf,
+    account: Option<Account>,
+    /// `None`: not set.
+    environment: Vec<(&'static str, Option<OsString>)>,
+    context: &'a Context<'a>,
+}
+
+impl<'a> Becoming<'a> {
+    /// Fails before anything is given, if the command or the user are not there.
+    pub(super) fn new(context: &'a Context<'a>, options: &'a Exec) -> Result<Becoming<'a>, Error> {
+        let name = options.command.first().map(OsString::as_os_str).unwrap_or_default();
+        let cannot = |source| Error::Run { path: name.into(), source };
+        let path = execute::find(name, context.surroundings.path.as_ref()).map_err(cannot)?;
+        let account = options.user.as_deref().map(|text| context.host.account(text)).transpose()?;
+        if account.is_some() && !nix::unistd::geteuid().is_root() {
+            return Err(Error::Usage(
+                "--user takes root, which may run a command as another user".to_owned(),
+            ));
+        }
+        Ok(Becoming { options, path, account, environment: Vec::new(), context })
+    }
+
+    pub(super) fn account(&self) -> Option<&Account> {
+        self.account.as_ref()
+    }
+
+    /// It is given nothing, and is to find nothing.
+    pub(super) fn sees_nothing(&mut self) {
+        for name in ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"] {
+            self.set(name, "");
+        }
+    }
+
+    fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
+        self.environment.push((name, Some(value.into())));
+    }
+
+    fn unset(&mut self, name: &'static str) {
+        self.environment.push((name, None));
+    }
+
+    /// What the runtime of the vendor reads, so that it finds these devices and no others. CUDA's own order of
+    /// devices is by speed, unless it is told.
+    fn show(&mut self, given: &Given<'_>) -> Result<(), Error> {
+        if matches!(self.options.request.source.source, Source::File(_)) {
+            return Ok(()); // devices of any kind, which no variable names
+        }
+        // In the host's order, in which those inside are told one after the other.
+        let mut units = given.units.to_vec();
+        units.sort_by_key(|unit| (unit.device, unit.instance, unit.slot));
+        let list = |print| {
+            let line = answer::line(given.inventory, &units, given.seen, print)?;
+            Ok::<String, Error>(line.trim_end().to_owned())
+        };
+        if Vendor::of(&given.inventory.source) == Some(Vendor::Amd) {
+            self.set(
+                "ROCR_VISIBLE_DEVICES",
+                list(if given.is_confined { Print::Index } else { Print::HostIndex })?,
+            );
+            // Both would count again what ROCr leaves.
+            self.unset("HIP_VISIBLE_DEVICES");
+            self.unset("CUDA_VISIBLE_DEVICES");
+            return Ok(());
+        }
+        let uuids = list(Print::Uuid)?;
+        self.set("CUDA_VISIBLE_DEVICES", &uuids);
+        self.set("NVIDIA_VISIBLE_DEVICES", uuids);
+        self.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+        Ok(())
+    }
+
+    /// Where those inside are to ask, if they are not told otherwise.
+    fn say_where(&mut self) -> Result<(), Error> {
+        let file = &self.options.request.file.coordination_file;
+        let absolute = std::path::absolute(file).map_err(Error::io("find", file))?;
+        self.set("GPU_COORD_COORDINATION_FILE", absolute);
+        match &self.options.request.source.source {
+            Source::Auto => {}
+            Source::File(path) => {
+                let absolute = std::path::absolute(path).map_err(Error::io("find", path))?;
+                self.set("GPU_COORD_SOURCE", format!("file:{}", absolute.display()));
+            }
+            source => self.set("GPU_COORD_SOURCE", source.to_string()),
+        }
+        Ok(())
+    }
+
+    /// Returns only if it fails.
+    pub(super) fn become_it(&self, notes: &Notes) -> Result<Infallible, Error> {
+        let common = &self.options.request.common;
+        cli::report(&Ok(Exit::Success), notes, common.verbose, self.context.deadline);
+        let cannot = |source: io::Error| Error::Run { path: self.path.clone(), source };
+        let mut command = Command::new(&self.path);
+        command.arg0(&self.options.command[0]).args(&self.options.command[1..]);
+        for (name, value) in &self.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(account) = &self.account {
+            let entry = account.entry.as_ref();
+            command.envs(entry.iter().flat_map(|entry| {
+                let Entry { name, home, shell } = entry;
+                [("USER", name), ("LOGNAME", name), ("HOME", home), ("SHELL", shell)]
+            }));
+            execute::drop_rights(account).map_err(cannot)?;
+        }
+        Err(cannot(execute::exec(&mut command)))
+    }
+}
+
+impl Handover for Becoming<'_> {
+    fn prepare(&mut self, given: &Given<'_>) -> Result<(), Error> {
+        self.show(given)?;
+        given.variables.iter().for_each(|(name, value)| self.set(name, value));
+        self.set(GRANT, format!("{:016x}", given.grant.id));
+        self.say_where()
+    }
+
+    fn deliver(&mut self, notes: &Notes) -> Result<(), Error> {
+        self.become_it(notes).map(|never| match never {})
+    }
+
+    /// This process is about to end, and may have no right any more to undo anything.
+    fn outlives_failure(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,164 @@
+//! `drain`, `undrain` and `release`: what an operator does to units by hand.
+
+use nix::unistd::getuid;
+
+use super::Context;
+use crate::assignment::{Assignment, Drained, Record, Standing};
+use crate::cli::ByHand;
+use crate::coordination::ledger::Ledger;
+use crate::coordination::plan::Change;
+use crate::coordination::settle;
+use crate::device::{Inventory, Relation, Unit};
+use crate::error::Error;
+use crate::host::liveness::Liveness;
+use crate::host::owner;
+use crate::notes::Notes;
+use crate::policy;
+use crate::selection::Selection;
+
+/// What is meant, and the record under its lock.
+struct Hand<'a> {
+    context: &'a Context<'a>,
+    options: &'a ByHand,
+    inventory: Inventory,
+    units: Vec<Unit>,
+}
+
+/// Keeps units from being granted, whoever holds them now.
+pub(super) fn drain(
+    context: &Context<'_>,
+    options: &ByHand,
+    reason: &str,
+    notes: &mut Notes,
+) -> Result<(), Error> {
+    let hand = Hand::of(context, options, notes)?;
+    let path = &options.file.coordination_file;
+    context.check_place(path, notes)?;
+    let ledger = Ledger::open(&context.host, path, None, context.deadline)?;
+    // What is drained already is so for another reason from now on.
+    let undrained = hand.drained(ledger.record());
+    let since = settle::now();
+    let drained = |unit: &Unit| Drained {
+        index: hand.inventory.devices[unit.device].index,
+        identity: hand.inventory.identity(unit).into_owned(),
+        uid: Some(getuid().as_raw()),
+        since,
+        reason: reason.to_owned(),
+    };
+    let drained = hand.whole_units().iter().map(drained).collect();
+    hand.commit(ledger, Change { drained, undrained, ..Change::default() })
+}
+
+pub(super) fn undrain(context: &Context<'_>, options: &ByHand, notes: &mut Notes) -> Result<(), Error> {
+    let hand = Hand::of(context, options, notes)?;
+    let ledger = hand.ledger(notes)?;
+    let undrained = ledger.as_ref().map(|ledger| hand.drained(ledger.record())).unwrap_or_default();
+    match ledger {
+        Some(ledger) if !undrained.is_empty() => {
+            hand.commit(ledger, Change { undrained, ..Change::default() })
+        }
+        _ => {
+            notes.warn("none of these units is drained; `gpu-coord status` shows which are");
+            Ok(())
+        }
+    }
+}
+
+/// Frees what is recorded of units whose owners are dead, or cannot be judged. A living owner keeps what it has.
+pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes) -> Result<(), Error> {
+    let hand = Hand::of(context, options, notes)?;
+    let Some(ledger) = hand.ledger(notes)? else { return Ok(()) };
+    let record = ledger.record();
+    let occupancy = policy::occupancy(&hand.inventory, record);
+    let liveness = Liveness::new(&context.host, ledger.facts());
+    let standing = |position: usize| -> Standing {
+        liveness.standing(&record.assignments[position], occupancy.is_here[position])
+    };
+    let places = occupancy.places.iter().filter(|place| hand.units.contains(&place.unit));
+    let mut released: Vec<usize> = places.flat_map(|place| place.holders.iter().copied()).collect();
+    released.sort_unstable();
+    released.dedup();
+    if let Some(living) = released.iter().find(|position| standing(**position) == Standing::Alive) {
+        return Err(kept(&record.assignments[*living]));
+    }
+    let mut change = hand.settled(record, &standing);
+    change.stale.retain(|position| !released.contains(position));
+    change.settled.retain(|(position, _)| !released.contains(position));
+    let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();
+    notes.detail(format!("{} released", policy::units(released.len() as u128)));
+    change.released = released;
+    super::block_signals();
+    ledger.commit(&change)?;
+    context.note_reclaimed(&given_back);
+    Ok(())
+}
+
+fn kept(assignment: &Assignment) -> Error {
+    let Assignment { index, owner, .. } = assignment;
+    let pid = owner.pid;
+    Error::Refused(format!(
+        "device {index} is held by pid {pid}, which lives; end it, or let it give back what it has with `gpu-coord \
+         deallocateAll --owner {pid}`"
+    ))
+}
+
+impl<'a> Hand<'a> {
+    fn of(context: &'a Context<'a>, options: &'a ByHand, notes: &mut Notes) -> Result<Hand<'a>, Error> {
+        let (inventory, _) = context.inventory(&options.source, notes)?;
+        // It speaks of the option that takes such a list elsewhere.
+        let wrong = |problem: String| Error::Usage(problem.replacen("--devices", "UNIT", 1));
+        let selection = Selection::of(&inventory, Some(&options.units), None).map_err(wrong)?;
+        let units = inventory.units().filter(|unit| selection.takes(unit)).collect();
+        Ok(Hand { context, options, inventory, units })
+    }
+
+    fn ledger(&self, notes: &mut Notes) -> Result<Option<Ledger>, Error> {
+        let path = &self.options.file.coordination_file;
+        self.context.check_place(path, notes)?;
+        Ledger::open_existing(&self.context.host, path, None, self.context.deadline)
+    }
+
+    /// A device is drained with all its shares.
+    fn whole_units(&self) -> Vec<Unit> {
+        let mut units: Vec<Unit> = self.units.iter().map(|unit| Unit { slot: None, ..*unit }).collect();
+        units.dedup();
+        units
+    }
+
+    /// Positions of what is drained of these units.
+    fn drained(&self, record: &Record) -> Vec<usize> {
+        let is_meant = |drained: &Drained| {
+            self.units.iter().any(|unit| {
+                let device = &self.inventory.devices[unit.device];
+                match self.inventory.identity(unit).relation(&drained.identity) {
+                    Relation::Same => true,
+                    Relation::Different => false,
+                    Relation::Unknown => device.index == drained.index,
+                }
+            })
+        };
+        (0..record.drained.len()).filter(|at| is_meant(&record.drained[*at])).collect()
+    }
+
+    /// Every write of ours settles the script's lines before.
+    fn settled(&self, record: &Record, standing: &dyn Fn(usize) -> Standing) -> Change {
+        let identity = |index: u32| {
+            let device = self.inventory.devices.iter().find(|device| device.index == index);
+            device.map(|device| device.identity.clone()).unwrap_or_default()
+        };
+        settle::settle(record, false, standing, |pid| owner::of(&self.context.host, pid), identity)
+    }
+
+    fn commit(&self, ledger: Ledger, change: Change) -> Result<(), Error> {
+        let record = ledger.record();
+        let occupancy = policy::occupancy(&self.inventory, record);
+        let liveness = Liveness::new(&self.context.host, ledger.facts());
+        let standing = |position: usize| -> Standing {
+            liveness.standing(&record.assignments[position], occupancy.is_here[position])
+        };
+        let Change { stale, settled, .. } = self.settled(record, &standing);
+        super::block_signals();
+        ledger.commit(&Change { stale, settled, ..change })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! The queue of those that wait for units with `exec --wait`: lines of the record, which hold nothing.
+//!
+//! * A place is taken in the call that finds too little, and given up in the one that gives the units.
+//! * Who has died, who is stopped, and who wants more than the host has keeps nobody waiting, and nor does who
+//!   cannot be seen from here.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::Context;
+use crate::assignment::{Owner, Record, Standing, Waiter};
+use crate::coordination::ledger::Ledger;
+use crate::coordination::plan::Change;
+use crate::coordination::settle;
+use crate::device::{Identity, Inventory, Unit};
+use crate::error::Error;
+use crate::host::Host;
+use crate::host::events::Signals;
+use crate::host::liveness::Liveness;
+use crate::host::owner;
+use crate::policy::{Occupancy, State, turn, units};
+
+/// The place of one process in the queue.
+pub(super) struct Queue {
+    pub(super) signals: Signals,
+    /// Whether the record has a line of it, as far as it knows.
+    is_in: Cell<bool>,
+}
+
+/// What the record and the host say of those that wait.
+pub(super) struct Waiters<'a> {
+    pub(super) host: &'a Host,
+    pub(super) inventory: &'a Inventory,
+    pub(super) record: &'a Record,
+    pub(super) occupancy: &'a Occupancy<'a>,
+    pub(super) standing: &'a dyn Fn(usize) -> Standing,
+    pub(super) liveness: &'a Liveness<'a>,
+    /// What the one that asks may be given.
+    pub(super) units: &'a [Unit],
+}
+
+/// The ranks of units among all of the host.
+fn ranks(occupancy: &Occupancy<'_>, units: &[Unit]) -> Vec<u32> {
+    let units: HashSet<&Unit> = units.iter().collect();
+    let places = (0..).zip(&occupancy.places);
+    places.filter(|(_, place)| units.contains(&place.unit)).map(|(rank, _)| rank).collect()
+}
+
+/// One that waits for `amount` of `units`; its ticket is drawn when it enters.
+pub(super) fn waiter(owner: &Owner, amount: u128, units: &[Unit], inventory: &Inventory) -> Waiter {
+    let wanted: HashSet<&Unit> = units.iter().collect();
+    let all: Vec<Unit> = inventory.units().collect();
+    let ranks = (0..).zip(&all).filter(|(_, unit)| wanted.contains(unit)).map(|(rank, _)| rank);
+    let among = (wanted.len() < all.len()).then(|| turn::spans(ranks));
+    let amount = u64::try_from(amount).unwrap_or(u64::MAX);
+    Waiter { owner: owner.clone(), amount, ticket: 0, among }
+}
+
+impl Waiters<'_> {
+    /// Who goes before `owner`.
+    pub(super) fn before(&self, owner: &Owner) -> Vec<&Waiter> {
+        if self.record.waiters.is_empty() {
+            return Vec::new();
+        }
+        let own = ranks(self.occupancy, self.units);
+        let hopes = self.hopes();
+        turn::before(self.record, owner, |waiter| {
+            let wants_ours = own.iter().any(|rank| turn::takes(waiter, *rank));
+            let hopes = hopes.iter().filter(|rank| turn::takes(waiter, **rank)).count() as u64;
+            wants_ours && waiter.amount <= hopes && self.waits(waiter)
+        })
+    }
+
+    /// The ranks of what somebody can be given some day. What is sick or drained keeps nobody waiting.
+    fn hopes(&self) -> Vec<u32> {
+        let may_come_free =
+            |state| matches!(state, State::Free | State::Stale | State::Held | State::Unknown);
+        let places = (0..).zip(&self.occupancy.places);
+        let hopes = places.filter(|(_, place)| may_come_free(place.state(self.inventory, self.standing)));
+        hopes.map(|(rank, _)| rank).collect()
+    }
+
+    fn waits(&self, waiter: &Waiter) -> bool {
+        let is_from_here = waiter.owner.pid_namespace == self.host.pid_namespace();
+        let is_stopped = || match self.host.process(waiter.owner.pid) {
+            Ok(Some(process)) => process.is_stopped(),
+            Ok(None) | Err(_) => false,
+        };
+        self.liveness.of_waiter(waiter) == Standing::Alive && !(is_from_here && is_stopped())
+    }
+}
+
+impl Queue {
+    pub(super) fn new() -> Queue {
+        Queue { signals: Signals::new(), is_in: Cell::new(false) }
+    }
+
+    pub(super) fn is_in(&self) -> bool {
+        self.is_in.get()
+    }
+
+    /// Fails while it is the turn of others, or this process is to end.
+    pub(super) fn check(&self, waiters: &Waiters<'_>, owner: &Owner, amount: u128) -> Result<(), Error> {
+        if self.signals.is_one_pending() {
+            return Err(interrupted());
+        }
+        let asked = units(amount);
+        match waiters.before(owner).len() {
+            0 => Ok(()),
+            1 => Err(Error::NotEnough(format!("{asked} asked for, and one that waits goes first"))),
+            count => Err(Error::NotEnough(format!("{asked} asked for, and {count} that wait go first"))),
+        }
+    }
+
+    /// Takes the last place, unless the record has one of this process. From then on signals are to be looked for.
+    pub(super) fn enter(&self, ledger: Ledger, mut change: Change, waiter: Waiter) -> Result<(), Error> {
+        super::block_signals();
+        let record = ledger.record();
+        if turn::of(record, &waiter.owner).next().is_none() {
+            change.queued = Some(Waiter { ticket: turn::next_ticket(record), ..waiter });
+            ledger.commit(&change)?;
+        }
+        self.is_in.set(true);
+        Ok(())
+    }
+
+    /// Gives the place up, if there is one. If that fails, the next caller sees to it once this process has ended.
+    pub(super) fn leave(&self, context: &Context<'_>, path: &Path, owner: &Owner) {
+        if self.is_in() {
+            let _guard = context.guard(path);
+            let _ = remove(context, path, owner);
+        }
+    }
+}
+
+fn remove(context: &Context<'_>, path: &Path, requester: &Owner) -> Result<(), Error> {
+    let host = &context.host;
+    let Some(ledger) = Ledger::open_existing(host, path, requester.uid, context.deadline)? else {
+        return Ok(());
+    };
+    let record = ledger.record();
+    let own: Vec<usize> = turn::of(record, requester).collect();
+    if own.is_empty() {
+        return Ok(());
+    }
+    let liveness = Liveness::new(host, ledger.facts());
+    // No inventory is read, so no other boot is judged.
+    let standing = |position: usize| liveness.standing(&record.assignments[position], false);
+    let owner = |pid| owner::of(host, pid);
+    let mut change = settle::settle(record, false, standing, owner, |_| Identity::default());
+    change.gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
+    change.gone.extend(own);
+    ledger.commit(&change).map(drop)
+}
+
+/// Never said: the signal ends the process first.
+pub(super) fn interrupted() -> Error {
+    Error::NotEnough("interrupted".to_owned())
+}

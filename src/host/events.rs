@@ -1,0 +1,211 @@
+//! Waiting until something happens, without asking again and again: a file changes, a process ends, a signal comes.
+
+#![expect(unsafe_code, reason = "pidfd_open(2) and a look at what a signal does have no safe wrapper")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::ptr;
+use std::thread;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::pause;
+
+/// Descriptors are few, 1024 as a rule, and others are needed beside these.
+const MOST_PROCESSES: usize = 256;
+
+/// The signals that end this process, which it has blocked: they are seen to come, and stay pending.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    /// `None`: no descriptor was to be had, and a signal is seen to by nobody.
+    pending: Option<SignalFd>,
+    set: SigSet,
+}
+
+impl Signals {
+    /// But for those that this process was started to ignore, as by `nohup`: blocked, they would be pending too.
+    pub(crate) fn new() -> Signals {
+        let ending = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+        let set: SigSet = ending.into_iter().filter(|signal| !is_ignored(*signal)).collect();
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Signals { pending: SignalFd::with_flags(&set, flags).ok(), set }
+    }
+
+    pub(crate) fn is_one_pending(&self) -> bool {
+        let Some(pending) = &self.pending else { return false };
+        let mut polled = [PollFd::new(pending.as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Ends this process by the signal that is pending, as if it had never been blocked.
+    pub(crate) fn obey(&self) -> ! {
+        let _ = self.set.thread_unblock();
+        loop {
+            pause(); // another thread may have to take it
+        }
+    }
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the call only writes the present one, for which there is room; all zeros, which
+    // it leaves if it fails, are an action too.
+    let action = unsafe {
+        libc::sigaction(signal as i32, ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
+/// What is waited for.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// `None`: a user has only so many.
+    inotify: Option<Inotify>,
+    processes: BTreeMap<u32, OwnedFd>,
+}
+
+/// Why the wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The file has changed, or a process has ended.
+    Change,
+    Signal,
+    Timeout,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Watch {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
+        Watch { inotify, processes: BTreeMap::new() }
+    }
+
+    /// From now on a change of the file that is called `path` is an event. Said again of the same file it changes
+    /// nothing, and if the name is another file's by now, that one is watched too. `false`: it cannot be watched.
+    pub(crate) fn file(&self, path: &Path) -> bool {
+        let changes = AddWatchFlags::IN_MODIFY
+            | AddWatchFlags::IN_ATTRIB
+            | AddWatchFlags::IN_MOVE_SELF
+            | AddWatchFlags::IN_DELETE_SELF;
+        self.inotify.as_ref().is_some_and(|inotify| inotify.add_watch(path, changes).is_ok())
+    }
+
+    /// From now on the end of each of these processes is an event, and of no others. `false`: not of all of them,
+    /// since the kernel is older than Linux 5.3, or they are too many.
+    pub(crate) fn processes(&mut self, pids: &BTreeSet<u32>) -> bool {
+        self.processes.retain(|pid, _| pids.contains(pid));
+        for pid in pids {
+            if !self.processes.contains_key(pid) && self.processes.len() < MOST_PROCESSES {
+                self.processes.extend(open(*pid).map(|descriptor| (*pid, descriptor)));
+            }
+        }
+        self.processes.len() == pids.len()
+    }
+
+    /// Waits for an event.
+    pub(crate) fn wait(&mut self, signals: &Signals, at_most: Duration) -> Event {
+        let pending = signals.pending.iter().map(|pending| pending.as_fd());
+        let inotify = self.inotify.iter().map(|inotify| inotify.as_fd());
+        let ends = self.processes.values().map(|descriptor| descriptor.as_fd());
+        let descriptors = pending.chain(inotify).chain(ends);
+        let mut polled: Vec<PollFd> = descriptors.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let is_event = match poll(&mut polled, timeout(at_most)) {
+            Ok(ready) => ready > 0,
+            Err(Errno::EINTR) => true, // this process was stopped, and has gone on
+            Err(_) => {
+                thread::sleep(at_most);
+                false
+            }
+        };
+        self.drain();
+        match () {
+            () if signals.is_one_pending() => Event::Signal,
+            () if is_event => Event::Change,
+            () => Event::Timeout,
+        }
+    }
+
+    fn drain(&self) {
+        while self.inotify.as_ref().is_some_and(|inotify| inotify.read_events().is_ok()) {}
+    }
+}
+
+/// Of one that has ended, and of a thread, there is none.
+fn open(pid: u32) -> Option<OwnedFd> {
+    // SAFETY: the call takes two numbers; the descriptor that it gives is nobody else's.
+    unsafe {
+        let descriptor = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        let descriptor = i32::try_from(descriptor).ok().filter(|descriptor| *descriptor >= 0)?;
+        Some(OwnedFd::from_raw_fd(descriptor))
+    }
+}
+
+/// Rounded up.
+fn timeout(at_most: Duration) -> PollTimeout {
+    let milliseconds = i32::try_from(at_most.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
+    PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use super::super::fixture::Running;
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+    const SHORT: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_change_of_the_file_is_an_event_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "").unwrap();
+        let (mut watch, signals) = (Watch::new(), Signals::new());
+        assert!(watch.file(&path) && watch.file(&path));
+        assert_eq!(watch.wait(&signals, SHORT), Event::Timeout);
+        fs::File::options().append(true).open(&path).unwrap().write_all(b"x").unwrap();
+        assert_eq!(watch.wait(&signals, LONG), Event::Change);
+        assert_eq!(watch.wait(&signals, SHORT), Event::Timeout);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(watch.wait(&signals, LONG), Event::Change);
+        assert!(!watch.file(&path));
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_an_event() {
+        let (one, other) = (Running::start("sleep", &["60"]), Running::start("sleep", &["60"]));
+        let (mut watch, signals) = (Watch::new(), Signals::new());
+        assert!(watch.processes(&BTreeSet::from([one.pid(), other.pid()])));
+        assert_eq!(watch.wait(&signals, SHORT), Event::Timeout);
+        let pid = one.end();
+        assert_eq!(watch.wait(&signals, LONG), Event::Change);
+        assert!(!watch.processes(&BTreeSet::from([pid + (1 << 22), other.pid()])));
+        assert_eq!(watch.wait(&signals, SHORT), Event::Timeout, "the dead one is let go");
+    }
+
+    #[test]
+    fn a_signal_is_seen_while_it_is_blocked() {
+        let signals = Signals::new();
+        let block: SigSet = [Signal::SIGHUP].into_iter().collect();
+        std::thread::spawn(move || {
+            block.thread_block().unwrap();
+            assert!(!signals.is_one_pending());
+            // SAFETY: signals this very thread, which has blocked it.
+            unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGHUP) };
+            if !is_ignored(Signal::SIGHUP) {
+                assert!(signals.is_one_pending());
+                assert_eq!(Watch::new().wait(&signals, LONG), Event::Signal);
+            }
+        })
+        .join()
+        .unwrap();
+    }
+}

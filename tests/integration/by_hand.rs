@@ -1,0 +1,97 @@
+//! What an operator does by hand: drain, undrain, release.
+
+use std::fs;
+
+use crate::sandbox::{Process, Sandbox};
+
+#[test]
+fn a_drained_unit_is_kept_from_being_granted_until_it_is_undrained() {
+    let owner = Process::start();
+    let host = Sandbox::with_gpus(3);
+    let mut drain = host.command("drain 1");
+    drain.args(["--reason", "fan fails; ticket 4711, 100 %"]).assert().code(0).stdout("").stderr("");
+    let text = host.text();
+    assert!(text.starts_with("! 1\tv=1;uuid=GPU-00000000-0000-4000-8000-000000000001;"), "{text}");
+    let ask = |amount: u32| format!("allocate {amount} --owner {}", owner.pid());
+    host.answers(&ask(2), "0,2\n");
+    host.refuses(&ask(1), 1, "1 unit asked for, 0 of 3 can be given: 2 held by living owners (`gpu-coord status` names them); 1 drained");
+    let status = host.command("status").output().unwrap();
+    let status = String::from_utf8(status.stdout).unwrap();
+    assert!(status.contains("drained: fan fails; ticket 4711, 100 %"), "{status}");
+    host.answers("undrain 1", "");
+    host.answers(&ask(1), "1\n");
+    host.command("undrain 1")
+        .assert()
+        .code(0)
+        .stderr("gpu-coord: warning: none of these units is drained; `gpu-coord status` shows which are\n");
+}
+
+#[test]
+fn a_second_drain_has_the_last_word_and_a_held_unit_can_be_drained() {
+    let owner = Process::start();
+    let host = Sandbox::with_gpus(2);
+    host.answers(&format!("allocate 1 --owner {}", owner.pid()), "0\n");
+    for reason in ["one", "two"] {
+        host.command("drain GPU-00000000-0000-4000-8000-000000000000")
+            .args(["--reason", reason])
+            .assert()
+            .code(0);
+    }
+    let held = |text: String| {
+        text.lines().filter(|line| line.starts_with('!')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let drained = held(host.text());
+    assert!(drained.len() == 1 && drained[0].ends_with(";reason=two"), "{drained:?}");
+    host.answers(&format!("deallocateAll --owner {}", owner.pid()), "");
+    host.answers(&format!("allocate 1 --owner {}", owner.pid()), "1\n");
+    let json = host.command("status --json").output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let unit = &json["devices"][0]["units"][0];
+    assert_eq!((unit["state"].as_str(), unit["reason"].as_str()), (Some("drained"), Some("two")));
+}
+
+#[test]
+fn what_is_drained_stays_so_over_owners_and_damage_is_not_made() {
+    let host = Sandbox::with_gpus(2);
+    host.command("drain 0,1").args(["--reason", "\u{1b}[2J\nline"]).assert().code(0);
+    let text = host.text();
+    assert!(
+        text.lines().all(|line| line.bytes().all(|byte| (b' '..=b'~').contains(&byte) || byte == b'\t')),
+        "{text:?}"
+    );
+    let owner = Process::start();
+    host.command(&format!("allocate 1 --owner {} --check-dead", owner.pid())).assert().code(1);
+    assert_eq!(host.text(), text);
+    host.refuses("drain 0", 2, "--reason is missing; see `gpu-coord drain --help`");
+    host.refuses(
+        "drain 7 --reason x",
+        2,
+        "UNIT: `7` names no device; there are 0 (GPU-00000000-0000-4000-8000-000000000000), 1 \
+         (GPU-00000000-0000-4000-8000-000000000001)",
+    );
+}
+
+#[test]
+fn release_frees_what_nobody_can_judge_and_nothing_of_the_living() {
+    let owner = Process::start();
+    let host = Sandbox::with_gpus(3);
+    host.answers(&format!("allocate 1 --owner {}", owner.pid()), "0\n");
+    let uuid = |index: u32| format!("GPU-00000000-0000-4000-8000-00000000000{index}");
+    let elsewhere = format!(
+        "1 7\tv=1;grant=00000000000000aa;of=1;uuid={};start=5;boot={};pidns=1;uid=0\n",
+        uuid(1),
+        "0".repeat(32)
+    );
+    fs::write(host.file(), host.text() + &elsewhere).unwrap();
+    host.refuses("release 1", 2, "--force is missing; see `gpu-coord release --help`");
+    let pid = owner.pid();
+    let says = format!(
+        "device 0 is held by pid {pid}, which lives; end it, or let it give back what it has with `gpu-coord deallocateAll \
+         --owner {pid}`"
+    );
+    host.refuses("release 0-1 --force", 6, &says);
+    assert_eq!(host.holders(), [(0, pid), (1, 7)]);
+    host.answers("release 1 --force", "");
+    assert_eq!(host.holders(), [(0, pid)]);
+    host.answers("release 1 --force", "");
+}

@@ -1,0 +1,343 @@
+//! `gpu-coord AMOUNT` inside of `gpu-coord exec`: units that are passed on.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+
+use nix::sys::signal::Signal;
+
+use crate::exec::{UUID, exec, script};
+use crate::record::{assert_sound, held_in, is_alive, of_the_living, units_of};
+use crate::running::{End, Running, answer, wait_until};
+use crate::sandbox::{Process, Sandbox, dead_pid};
+use crate::strace::{self, Call};
+
+/// `exec` of `amount` units, which sleeps, and its grant.
+fn given(host: &Sandbox, line: &str) -> (Running, String) {
+    let mut running =
+        Running::start(exec(host, line, &["sh", "-c", "echo $GPU_COORD_GRANT; exec sleep 1000"]));
+    let grant = running.line();
+    (running, grant)
+}
+
+/// What is asked inside, by `owner`.
+fn inside(host: &Sandbox, grant: &str, line: &str, owner: &Process) -> Command {
+    let mut command = host.program(&format!("{line} --owner {}", owner.pid()));
+    command.env("GPU_COORD_GRANT", grant);
+    command
+}
+
+#[track_caller]
+fn answers(host: &Sandbox, grant: &str, line: &str, owner: &Process, stdout: &str) {
+    assert_eq!(Running::start(inside(host, grant, line, owner)).end(), answer(stdout));
+}
+
+#[track_caller]
+fn refuses(host: &Sandbox, grant: &str, line: &str, owner: &Process, code: i32, problem: &str) {
+    let before = fs::read(host.file()).unwrap_or_default();
+    let end = Running::start(inside(host, grant, line, owner)).end();
+    assert_eq!(end, (End::Exit(code), String::new(), format!("gpu-coord: {problem}\n")));
+    assert_eq!(fs::read(host.file()).unwrap_or_default(), before);
+}
+
+fn short(asked: &str, all: u32, left: u32) -> String {
+    format!(
+        "{asked} asked for, and of the {all} that `gpu-coord exec` was given {left} are left; ask for more there, or \
+         with --more beside them"
+    )
+}
+
+fn unknown(grant: &str) -> String {
+    format!(
+        "grant `{grant}` of GPU_COORD_GRANT is not in coordination, or its owner has ended (a start script is not to \
+         leave before this is asked); start the command with `gpu-coord exec` again, or unset the variable"
+    )
+}
+
+#[test]
+fn each_unit_is_passed_on_once_and_in_order() {
+    let (host, first, second) = (Sandbox::with_gpus(5), Process::start(), Process::start());
+    host.answers(&format!("allocate 1 --owner {}", first.pid()), "0\n");
+    let (running, grant) = given(&host, "3");
+    refuses(&host, &grant, "4", &first, 1, &short("4 units", 3, 3));
+    answers(&host, &grant, "1", &first, "1\n");
+    assert_eq!(host.holders(), [(0, first.pid()), (1, first.pid()), (2, running.pid()), (3, running.pid())]);
+    refuses(&host, &grant, "3", &first, 1, &short("3 units", 3, 2));
+    answers(&host, &grant, "2 --enable-coordination-mode", &second, "2,3\n");
+    refuses(&host, &grant, "1", &first, 1, &short("1 unit", 3, 0));
+    let huge = "9".repeat(60);
+    refuses(&host, &grant, &huge, &first, 1, &short(&format!("{} units", u128::MAX), 3, 0));
+    answers(&host, &grant, "0", &first, "");
+    assert_eq!(host.holders(), [(0, first.pid()), (1, first.pid()), (2, second.pid()), (3, second.pid())]);
+    assert_sound(&held_in(&host.file()));
+    // They are theirs, whoever ended before.
+    running.kill();
+    host.answers(&format!("1 --enable-coordination-mode --owner {}", first.pid()), "4\n");
+    host.answers(&format!("deallocateAll --owner {}", second.pid()), "");
+    assert_eq!(units_of(&held_in(&host.file()), first.pid()), [0, 1, 4].into());
+}
+
+#[test]
+fn what_is_no_grant_is_refused() {
+    let (host, owner) = (Sandbox::with_gpus(2), Process::start());
+    refuses(&host, "0123456789abcdef", "1", &owner, 4, &unknown("0123456789abcdef"));
+    assert!(!host.file().exists());
+    let (running, grant) = given(&host, "1");
+    let long = "f".repeat(5000);
+    for odd in
+        ["0123456789abcdef", "x", "+", &format!("+{}", &grant[1..]), &format!("{grant}0"), "../../etc", " "]
+    {
+        refuses(&host, odd, "1", &owner, 4, &unknown(odd));
+    }
+    let (end, _, stderr) = Running::start(inside(&host, &long, "1", &owner)).end();
+    assert!(end == End::Exit(4) && stderr.len() < 3000 && stderr.lines().count() == 1, "{stderr}");
+    let (end, _, stderr) = Running::start(inside(&host, "a\u{1b}[31m\nb", "1", &owner)).end();
+    assert!(end == End::Exit(4) && stderr.starts_with("gpu-coord: grant `a\\u{1b}[31m\\nb`"), "{stderr}");
+    // Empty is unset.
+    let mut command = inside(&host, "", "1 --enable-coordination-mode", &owner);
+    assert_eq!(Running::start(command).end(), answer("1\n"));
+    // The other forms do not ask out of a grant.
+    command = inside(&host, &grant, "deallocateAll", &owner);
+    assert_eq!(Running::start(command).end(), answer(""));
+    running.kill();
+    refuses(&host, &grant, "1", &owner, 4, &unknown(&grant));
+}
+
+/// The owner of another `exec` cannot be asked out of its grant by mistake: one is as good as its id.
+#[test]
+fn one_grant_is_not_the_other() {
+    let (host, owner) = (Sandbox::with_gpus(3), Process::start());
+    let (one, first) = given(&host, "1");
+    let (_other, second) = given(&host, "2");
+    refuses(&host, &first, "2", &owner, 1, &short("2 units", 1, 1));
+    answers(&host, &second, "2 --print host-index", &owner, "1,2\n");
+    assert_eq!(host.holders(), [(0, one.pid()), (1, owner.pid()), (2, owner.pid())]);
+}
+
+#[test]
+fn what_cannot_be_printed_can_be_asked_for_again() {
+    let (host, owner) = (Sandbox::with_gpus(3), Process::start());
+    let (running, grant) = given(&host, "3");
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let (end, _, stderr) = Running::with_stdout(&mut inside(&host, &grant, "2", &owner), full.into()).end();
+    let problem =
+        "gpu-coord: cannot write the answer to standard output: No space left on device (os error 28)\n";
+    assert_eq!((end, stderr.as_str()), (End::Exit(4), problem));
+    let pid = running.pid();
+    assert_eq!(host.holders(), [(0, pid), (1, pid), (2, pid)]);
+    assert_eq!(held_in(&host.file()).len(), 3);
+    let mut closed = Command::new("sh");
+    let program = inside(&host, &grant, "2", &owner);
+    closed.args(["-c", "exec \"$0\" \"$@\" >&-"]).arg(program.get_program()).args(program.get_args());
+    closed.env("GPU_COORD_GRANT", &grant).current_dir(host.path());
+    let problem = "gpu-coord: cannot write the answer to standard output: Bad file descriptor (os error 9)\n";
+    assert_eq!(Running::start(closed).end(), (End::Exit(4), String::new(), problem.to_owned()));
+    answers(&host, &grant, "2", &owner, "0,1\n");
+    answers(&host, &grant, "1", &owner, "2\n");
+    assert_sound(&held_in(&host.file()));
+}
+
+#[test]
+fn those_that_ask_at_once_are_given_different_units() {
+    let host = Sandbox::with_gpus(16);
+    let (_running, grant) = given(&host, "16");
+    let owners: Vec<Process> = (0..16).map(|_| Process::start()).collect();
+    let callers: Vec<Running> =
+        owners.iter().map(|owner| Running::start(inside(&host, &grant, "1", owner))).collect();
+    let mut given: Vec<u32> = callers
+        .into_iter()
+        .map(|caller| {
+            let (end, stdout, stderr) = caller.end();
+            assert_eq!((end, stderr), (End::Exit(0), String::new()));
+            stdout.trim_end().parse().unwrap()
+        })
+        .collect();
+    given.sort_unstable();
+    assert_eq!(given, (0..16).collect::<Vec<_>>());
+    let held = held_in(&host.file());
+    assert_sound(&held);
+    assert!(owners.iter().all(|owner| units_of(&held, owner.pid()).len() == 1));
+}
+
+#[test]
+fn more_is_a_grant_of_its_own() {
+    let (host, owner) = (Sandbox::with_gpus(3), Process::start());
+    let (running, grant) = given(&host, "1");
+    answers(&host, &grant, "1 --enable-coordination-mode --more", &owner, "1\n");
+    answers(&host, &grant, "1", &owner, "0\n");
+    drop(running);
+    assert_eq!(host.holders(), [(0, owner.pid()), (1, owner.pid())]);
+    answers(&host, &grant, "allocate 1", &owner, "2\n");
+    refuses(&host, &grant, "1", &owner, 1, &short("1 unit", 1, 0));
+}
+
+/// The asker counts what `exec` has set in its environment.
+#[test]
+fn an_index_is_the_askers_own() {
+    let host = Sandbox::with_gpus(4);
+    let holder = Process::start();
+    host.answers(&format!("allocate 2 --owner {}", holder.pid()), "0,1\n");
+    let asks = |line: &str| format!("exec setsid -w sh -c 'gpu-coord {line}; exit $?'");
+    for (line, stdout) in [
+        ("2", "0,1\n".to_owned()),
+        ("2 --print host-index", "2,3\n".to_owned()),
+        ("2 --ignore-visible-devices", "2,3\n".to_owned()),
+        ("2 --print uuid", format!("{UUID}2,{UUID}3\n")),
+        ("1 --devices 3", "1\n".to_owned()),
+        ("1 --exclude 2", "1\n".to_owned()),
+    ] {
+        assert_eq!(Running::start(script(&host, "2", &asks(line))).end(), answer(&stdout), "{line}");
+    }
+    let refused = Running::start(script(&host, "2", &asks("2 --devices 3"))).end();
+    assert_eq!(refused, (End::Exit(1), String::new(), format!("gpu-coord: {}\n", short("2 units", 2, 1))));
+    let file = Sandbox::with_source("file:devices.json");
+    fs::write(file.path().join("devices.json"), r#"{"devices": [{"id": "a"}, {"id": "b"}]}"#).unwrap();
+    file.answers(&format!("allocate 1 --owner {}", holder.pid()), "0\n");
+    assert_eq!(Running::start(script(&file, "1", &asks("1"))).end(), answer("1\n"));
+}
+
+/// A start script forks the JVM, which asks, and leaves.
+#[test]
+fn whoever_asks_below_a_start_script_owns_its_units() {
+    let host = Sandbox::with_gpus(2);
+    let start = "setsid sh -c 'gpu-coord 2 --enable-coordination-mode >answer 2>errors; echo $$ >jvm; exec sleep 1000' >/dev/null 2>&1 </dev/null &
+        until [ -s jvm ]; do sleep 0.01; done";
+    assert_eq!(Running::start(script(&host, "2", start)).end(), answer(""));
+    let read = |name: &str| fs::read_to_string(host.path().join(name)).unwrap();
+    assert_eq!((read("answer"), read("errors")), ("0,1\n".to_owned(), String::new()));
+    let pid: u32 = read("jvm").trim().parse().unwrap();
+    assert_eq!(host.holders(), [(0, pid), (1, pid)]);
+    assert!(held_in(&host.file()).iter().all(is_alive));
+    let other = Process::start();
+    let refused = host.command(&format!("1 --enable-coordination-mode --owner {}", other.pid())).assert();
+    refused.code(1).stdout("");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
+    wait_until("the JVM has ended", || !held_in(&host.file()).iter().any(is_alive));
+    host.answers(&format!("2 --enable-coordination-mode --owner {}", other.pid()), "0,1\n");
+}
+
+/// It was not asked for where it would have had to be.
+#[test]
+fn isolation_is_asked_of_exec() {
+    let (host, owner) = (Sandbox::with_gpus(1), Process::start());
+    let (_running, grant) = given(&host, "1");
+    let problem = "`gpu-coord exec` gave these units without isolation, and its command can open every device; give \
+                   --cgroup to `gpu-coord exec`";
+    for how in ["--cgroup", "--cgroup=v1", "--cgroup=v2"] {
+        refuses(&host, &grant, &format!("1 {how}"), &owner, 5, problem);
+    }
+    let end = Running::start(inside(&host, &grant, "1 --cgroup=best-effort", &owner)).end();
+    assert_eq!(end, (End::Exit(0), "0\n".to_owned(), format!("gpu-coord: warning: {problem}\n")));
+}
+
+/// Our write renews the time by which the owners of the script's lines are judged.
+#[test]
+fn the_scripts_lines_are_settled_before_a_unit_is_passed_on() {
+    let (host, owner, living) = (Sandbox::with_gpus(4), Process::start(), Process::start());
+    let (_running, grant) = given(&host, "1");
+    let lines = format!("2 {}\n3 {}\n", living.pid(), dead_pid());
+    fs::write(host.file(), host.text() + &lines).unwrap();
+    answers(&host, &grant, "1", &owner, "0\n");
+    assert_eq!(host.holders(), [(0, owner.pid()), (2, living.pid())]);
+    assert!(held_in(&host.file()).iter().all(|held| held.start.is_some()), "{}", host.text());
+}
+
+/// A device that is gone from the inventory stays the command's, though others of its grant are passed on.
+#[test]
+fn what_cannot_be_passed_on_stays_where_it_is() {
+    let (host, owner) = (Sandbox::with_source("file:devices.json"), Process::start());
+    let write = |text: &str| fs::write(host.path().join("devices.json"), text).unwrap();
+    let both = r#"{"devices": [{"id": "a"}, {"id": "b"}]}"#;
+    write(both);
+    let (running, grant) = given(&host, "2");
+    write(r#"{"devices": [{"id": "b"}]}"#);
+    answers(&host, &grant, "1", &owner, "0\n");
+    refuses(&host, &grant, "1", &owner, 1, &short("1 unit", 1, 0));
+    write(both);
+    assert_eq!(host.holders(), [(0, running.pid()), (1, owner.pid())]);
+    answers(&host, &grant, "1", &owner, "0\n");
+    assert_eq!(host.holders(), [(0, owner.pid()), (1, owner.pid())]);
+}
+
+/// The calls from the first that names the file.
+fn calls(command: &Command) -> Vec<Call> {
+    let calls = strace::every_call(command);
+    let first = calls.iter().position(|call| call.name != "execve" && call.text.contains("\"coordination\""));
+    calls[first.unwrap()..].to_vec()
+}
+
+/// At every call each unit has an owner, and what was not told can be asked for.
+#[test]
+fn killed_at_every_call_a_unit_is_held_by_one_or_the_other() {
+    if !strace::is_there("killed_at_every_call_a_unit_is_held_by_one_or_the_other") {
+        return;
+    }
+    let (host, owner) = (Sandbox::with_gpus(3), Process::start());
+    let (running, grant) = given(&host, "3");
+    let before = host.text();
+    let program = inside(&host, &grant, "2", &owner);
+    let mut killed = 0;
+    for call in calls(&program) {
+        fs::write(host.file(), &before).unwrap();
+        let mut command = strace::inject(&program, &call.name, "signal=SIGKILL", &call.nth.to_string());
+        command.env("GPU_COORD_GRANT", &grant);
+        let (end, stdout, _) = Running::start(command).end();
+        killed += usize::from(end == End::Killed(Signal::SIGKILL));
+        let units = |pid: u32| units_of(&held_in(&host.file()), pid);
+        let (old, new) = (units(running.pid()), units(owner.pid()));
+        assert_eq!(old.union(&new).count(), 3, "{call:?}: {old:?} {new:?}");
+        assert!(new.is_empty() || new.len() == 2, "{call:?}: {new:?}");
+        // Between the record and the answer it is as with every grant: the owner has them, and was not told.
+        let is_passed_on = new.len() == 2 && old.len() == 1;
+        assert!(stdout.is_empty() || (stdout == "0,1\n" && is_passed_on), "{call:?}: {stdout}");
+        if !is_passed_on {
+            answers(&host, &grant, "2", &owner, "0,1\n");
+        }
+        answers(&host, &grant, "1", &owner, "2\n");
+        refuses(&host, &grant, "1", &owner, 1, &short("1 unit", 3, 0));
+        let held = held_in(&host.file());
+        assert_sound(&held);
+        assert_eq!((held.len(), units_of(&held, owner.pid()).len()), (3, 3), "{call:?}");
+    }
+    assert!(killed > 20, "killed {killed} times only");
+}
+
+/// The same of `exec`, which becomes the owner itself: what it leaves is stale, or nothing.
+#[test]
+fn killed_at_every_call_exec_leaves_a_record_that_holds() {
+    if !strace::is_there("killed_at_every_call_exec_leaves_a_record_that_holds") {
+        return;
+    }
+    let scene = |line: &'static str, stale: bool| {
+        let (host, other) = (Sandbox::with_gpus(4), Process::start());
+        host.answers(&format!("allocate 1 --owner {}", other.pid()), "0\n");
+        if stale {
+            let dead = Process::start();
+            host.answers(&format!("allocate 3 --owner {}", dead.pid()), "1,2,3\n");
+            dead.kill();
+        }
+        let before = host.text();
+        let program = exec(&host, line, &["true"]);
+        let mut killed = 0;
+        for call in calls(&program) {
+            fs::write(host.file(), &before).unwrap();
+            let command = strace::inject(&program, &call.name, "signal=SIGKILL", &call.nth.to_string());
+            let (end, ..) = Running::start(command).end();
+            killed += usize::from(end == End::Killed(Signal::SIGKILL));
+            let held = held_in(&host.file());
+            assert_sound(&held);
+            assert_eq!(of_the_living(&held), [(0, other.pid())].into(), "{call:?}");
+            let next = Process::start();
+            let line = format!("3 --enable-coordination-mode --owner {}", next.pid());
+            host.command(&line).assert().code(0).stderr("");
+            assert_eq!(units_of(&held_in(&host.file()), next.pid()), [1, 2, 3].into(), "{call:?}");
+            assert!(held_in(&host.file()).iter().all(is_alive), "{call:?}");
+            assert!(!host.text().lines().any(|line| line.starts_with('?')), "{call:?}: {}", host.text());
+        }
+        assert!(killed > 20, "{line}: killed {killed} times only");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| scene("2", false));
+        scope.spawn(|| scene("3 --wait", true));
+    });
+}
