@@ -133,6 +133,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l strict 
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l user -d 'Run COMMAND as this user, with no more rights than it has' -r -f -a "(__fish_complete_users)"
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l wait -d 'Wait in a queue until the units are free: so long at most, or without end (no value)' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l resource -d 'What kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l policy -d 'Of shared devices: spread over as many as there are, or pack' -r -f -a "spread\t''
 pack\t''"

@@ -83,7 +83,7 @@ fn nothing_of_ours_stays_open_or_blocked() {
             });
         }
         let holder = (line == "1 --wait").then(Process::start);
-        for holder in &holder {
+        if let Some(holder) = &holder {
             host.answers(&format!("allocate 1 --check-dead --owner {}", holder.pid()), "0\n");
         }
         let running = Running::start(command);
@@ -94,7 +94,7 @@ fn nothing_of_ours_stays_open_or_blocked() {
         let inherited = Process::start();
         let process = format!("/proc/{}", running.pid());
         let read = |name: &str| fs::read_to_string(format!("{process}/{name}")).unwrap();
-        wait_until("it sleeps", || read("cmdline") == "sleep\01000\0");
+        wait_until("it sleeps", || read("cmdline") == "sleep\x001000\0");
         let open = |pid: u32| -> BTreeSet<_> {
             fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(|fd| fd.unwrap().file_name()).collect()
         };

@@ -67,7 +67,7 @@ fn usage(form: &Command) -> String {
 
 /// What is typed as it is in bold, what stands for something else in italics.
 fn words(usage: &str) -> Vec<Inline> {
-    let is_literal = |word: &str| word == "--" || word.starts_with(|first: char| first.is_lowercase());
+    let is_literal = |word: &str| word.starts_with(|first: char| first == '-' || first.is_lowercase());
     let inline = |word: &str| if is_literal(word) { bold(word) } else { italic(word) };
     usage.split(' ').flat_map(|word| [inline(word), roman(" ")]).collect()
 }
@@ -79,7 +79,9 @@ fn commands() -> String {
         roff.control("SS", [form.get_name()]);
         let (before, after) = usage(&form).split_once("[OPTIONS]").map(owned).expect("it takes options");
         let mut line = words(before.trim_end());
-        options(&form).for_each(|option| line.extend(bracketed(option)));
+        let is_told =
+            |option: &&Arg| before.contains(&format!("--{}", option.get_long().unwrap_or_default()));
+        options(&form).filter(|option| !is_told(option)).for_each(|option| line.extend(bracketed(option)));
         line.extend(words(after.trim()));
         roff.text(line);
         roff.control("PP", []);
