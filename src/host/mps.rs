@@ -13,7 +13,9 @@ pub(crate) fn answers(directory: &Path) -> bool {
     let control = directory.join("control");
     let Ok(metadata) = std::fs::metadata(&control) else { return false };
     if metadata.file_type().is_socket() {
-        return [SockType::Stream, SockType::SeqPacket].into_iter().any(|kind| accepts(&control, kind).is_ok());
+        return [SockType::Stream, SockType::SeqPacket]
+            .into_iter()
+            .any(|kind| accepts(&control, kind).is_ok());
     }
     // Without waiting, a FIFO opens for writing only if it is open for reading (fifo(7)).
     let mut options = OpenOptions::new();
@@ -69,8 +71,7 @@ mod tests {
             bind(listener.as_raw_fd(), &address).unwrap();
             listen(&listener, Backlog::new(0).unwrap()).unwrap();
             assert!(answers(directory.path()), "{kind:?}");
-            let clients: Vec<_> =
-                (0..9).map(|_| accepts(&directory.path().join("control"), kind)).collect();
+            let clients: Vec<_> = (0..9).map(|_| accepts(&directory.path().join("control"), kind)).collect();
             assert!(clients.contains(&Err(nix::Error::EAGAIN)), "{kind:?}");
             assert!(!answers(directory.path()), "{kind:?}: nobody is accepted any more");
         }

@@ -105,7 +105,8 @@ mod tests {
         assert!(notices(&path, &[], || file.write_all(b"b").unwrap()));
         let other = directory.path().join("other");
         fs::write(&other, "").unwrap();
-        assert!(notices(&path, &[], || drop(Command::new("mv").args([&other, &path]).status().unwrap())));
+        let replace = || assert!(Command::new("mv").args([&other, &path]).status().unwrap().success());
+        assert!(notices(&path, &[], replace));
         assert!(notices(&path, &[], || fs::remove_file(&path).unwrap()));
     }
 

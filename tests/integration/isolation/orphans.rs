@@ -143,7 +143,9 @@ fn reclaim_does_what_a_take_over_does() {
         assert_eq!((scene.dead.reach(), scene.holders()), ("---".to_owned(), vec![(0, scene.dead.pid())]));
         scene.end();
         let Answer { status, stdout, stderr } = scene.stage.reclaim();
-        let released = format!("released index 0 of pid {}\n", scene.dead.pid());
+        let (word, cell) = (version.word(), &scene.stage.cell.path);
+        let group = format!("removed control group {word}:{cell}/{}\n", scene.name);
+        let released = format!("released index 0 of pid {}\n{group}", scene.dead.pid());
         assert_eq!((status, stdout, stderr.as_str()), (Some(0), released, ""));
         assert_eq!((scene.holders(), scene.stage.cell.children()), (Vec::new(), Vec::new()));
     }
