@@ -40,7 +40,7 @@ impl<'a> Cluster<'a> {
     ) -> Cluster<'a> {
         let jvms = Jvms::configured(flink, resources, environment);
         let log = jvms.log("jobmanager");
-        let mut job_manager = jvms.start(JOB_MANAGER, &log, &[]);
+        let mut job_manager = jvms.start(&[], JOB_MANAGER, &log, &[]);
         let rpc_port = logged_port(&log, "Actor system started at ", &mut job_manager);
         let rest_port = logged_port(&log, "Rest endpoint listening at ", &mut job_manager);
         Cluster { job_manager, task_managers: Vec::new(), started: 0, rpc_port, rest_port, jvms }
@@ -48,10 +48,15 @@ impl<'a> Cluster<'a> {
 
     /// Starts `count` more TaskManagers at once. Their pids, when all have registered.
     pub(crate) fn add(&mut self, count: usize) -> Vec<u32> {
+        self.add_under(&[], count)
+    }
+
+    /// The same, each started by a program that becomes it.
+    pub(crate) fn add_under(&mut self, under: &[String], count: usize) -> Vec<u32> {
         let arguments = [format!("-Djobmanager.rpc.port={}", self.rpc_port)];
         for _ in 0..count {
             let log = self.jvms.log(&format!("taskmanager-{}", self.started));
-            let running = self.jvms.start(TASK_MANAGER, &log, &arguments);
+            let running = self.jvms.start(under, TASK_MANAGER, &log, &arguments);
             self.task_managers.push(TaskManager { running, log });
             self.started += 1;
         }

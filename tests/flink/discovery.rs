@@ -32,6 +32,21 @@ fn a_new_taskmanager_gets_the_gpus_of_a_killed_one_and_no_other() {
 }
 
 #[test]
+fn a_taskmanager_that_exec_has_become_is_told_what_exec_was_given() {
+    let host = Directory::new();
+    let file = host.path("coordination");
+    let words = format!("{GPU_COORD} exec 2 --source simulated:5 --coordination-file {} --", file.display());
+    let under: Vec<String> = words.split(' ').map(str::to_owned).collect();
+    let mut cluster = Cluster::new(&FLINK_2_3, &[resource("gpu", 2, "--enable-coordination-mode")], &[]);
+    let pids = cluster.add_under(&under, 2);
+    // They count what CUDA_VISIBLE_DEVICES leaves them.
+    let own = BTreeSet::from([0, 1]);
+    let told: Holdings = pids.iter().map(|pid| (*pid, own.clone())).collect();
+    assert_eq!(cluster.report(["gpu"]), [told]);
+    assert_shared_out(&holdings(&file), &pids, 2);
+}
+
+#[test]
 fn flink_1_20_is_served_too() {
     let host = Directory::new();
     let file = host.path("coordination");

@@ -55,9 +55,9 @@ impl<'a> Jvms<'a> {
         Jvms { flink, environment: environment.to_vec(), directory }
     }
 
-    /// Starts `class`, which logs to `log`.
-    pub(crate) fn start(&self, class: &str, log: &Path, arguments: &[String]) -> Running {
-        let mut command = self.command(&self.flink.class_path(), class);
+    /// Starts `class`, which logs to `log`, by a program that becomes it, `under`, if that has any words.
+    pub(crate) fn start(&self, under: &[String], class: &str, log: &Path, arguments: &[String]) -> Running {
+        let mut command = self.command_under(under, &self.flink.class_path(), class);
         command.arg("--configDir").arg(self.directory.path("conf")).args(arguments);
         let log = File::create_new(log).unwrap();
         command.stdin(Stdio::null()).stderr(log.try_clone().unwrap()).stdout(log);
@@ -67,9 +67,13 @@ impl<'a> Jvms<'a> {
     /// Through `setpriv`, so that the kernel ends it when the test itself is killed. It executes java in
     /// its own place: the pid is the JVM's.
     pub(crate) fn command(&self, class_path: &str, class: &str) -> Command {
+        self.command_under(&[], class_path, class)
+    }
+
+    fn command_under(&self, under: &[String], class_path: &str, class: &str) -> Command {
         let scratch = self.directory.path("scratch");
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).arg(&*JAVA).args(TUNED);
+        command.args(["--pdeathsig", "KILL"]).args(under).arg(&*JAVA).args(TUNED);
         command.args(OPENED.map(|package| format!("--add-opens=java.base/{package}=ALL-UNNAMED")));
         command.arg(format!("-Djava.io.tmpdir={}", scratch.display()));
         command.arg(format!(

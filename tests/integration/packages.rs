@@ -205,9 +205,11 @@ fn units() -> TempDir {
         fs::copy(&path, directory.join(path.file_name().unwrap())).unwrap();
     }
     run(Command::new("cp").arg("-r").arg(project("packaging/systemd/.")).arg(&directory));
-    let script = root.path().join("opt/flink/bin/taskmanager.sh");
-    fs::create_dir_all(script.parent().unwrap()).unwrap();
-    fs::copy(PROGRAM, script).unwrap();
+    for program in ["opt/flink/bin/taskmanager.sh", "usr/bin/nvidia-cuda-mps-control", "bin/sh"] {
+        let program = root.path().join(program);
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::copy(project("packaging/deb"), program).unwrap(); // something that could be run
+    }
     root
 }
 
@@ -229,6 +231,7 @@ fn the_units_are_sound() {
         "flink-taskmanager-gpudriver@1.service",
         "gpu-coord-reclaim.service",
         "gpu-coord-reclaim.timer",
+        "nvidia-mps.service",
     ] {
         let output = run(analyze(&root, &["verify", "--man=no"]).arg(unit));
         let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
