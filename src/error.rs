@@ -41,6 +41,9 @@ pub(crate) enum Error {
     /// No inventory could be read, and why.
     #[error("{0}")]
     Inventory(String),
+    /// The host is not set up as the configuration says.
+    #[error("{0}")]
+    Host(String),
     /// A warning, where each is to be an error.
     #[error("{0} (an error by --strict)")]
     Strict(String),
@@ -50,6 +53,9 @@ pub(crate) enum Error {
     /// Isolation was asked for and is not in force; nothing is recorded, and everything is as it was.
     #[error("{0}")]
     Isolation(String),
+    /// Isolation failed half-way and could not be taken back.
+    #[error("{0}")]
+    HalfIsolated(String),
     /// What is asked for may not be had, whatever is free.
     #[error("{0}")]
     Refused(String),
@@ -84,7 +90,7 @@ impl Error {
             Error::Usage(_) => Exit::Usage,
             Error::NotEnough(_) => Exit::NotEnough,
             Error::Deadline { .. } => Exit::Deadline,
-            Error::Isolation(_) => Exit::Isolation,
+            Error::Isolation(_) | Error::HalfIsolated(_) => Exit::Isolation,
             Error::Refused(_) => Exit::Refused,
             Error::Run { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NoCommand,
             Error::Run { .. } => Exit::CannotRun,
@@ -95,6 +101,7 @@ impl Error {
             | Error::Inventory(_)
             | Error::Owner(_)
             | Error::Strict(_)
+            | Error::Host(_)
             | Error::Output(_)
             | Error::NotUndone { .. } => Exit::Host,
         }

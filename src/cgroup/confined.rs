@@ -23,7 +23,7 @@ pub(crate) struct Confined {
 impl Confined {
     /// Puts `rules` in force for `owner` and its descendants, and proves it, in an order that confines nobody
     /// to what is not proven. `before`: what was in force for it, if it is confined already. After an error
-    /// everything is as it was.
+    /// everything is as it was, but for a group that the record did not name.
     pub(crate) fn confine(
         host: &Host,
         owner: &Owner,
@@ -70,7 +70,7 @@ impl Confined {
     pub(crate) fn undo(&self, error: Error) -> Error {
         match self.take_back() {
             Ok(()) => error,
-            Err(problem) => Error::Isolation(format!(
+            Err(problem) => Error::HalfIsolated(format!(
                 "{}; and {} was not undone: {}; `gpu-coord deallocateAll` for this owner puts it right",
                 error.chain(),
                 self.group.name(),

@@ -118,7 +118,7 @@ impl Nodes {
     }
 
     /// The nodes of the devices of `granted`.
-    fn given(&self, granted: &[Unit]) -> BTreeSet<NodeNumber> {
+    pub(crate) fn given(&self, granted: &[Unit]) -> BTreeSet<NodeNumber> {
         granted.iter().flat_map(|unit| self.devices[unit.device].iter().copied()).collect()
     }
 
@@ -160,6 +160,13 @@ impl Nodes {
                            cannot be kept apart";
             return if given.is_empty() { Ok(Vec::new()) } else { Err(problem.to_owned()) };
         };
+        if let Some(unknown) = given.iter().find(|given| !given.is_listed(capabilities)) {
+            let Numbered { card, gpu_instance, compute_instance } = unknown;
+            return Err(format!(
+                "the driver lists no nodes of MIG instance {gpu_instance}/{compute_instance} of the card with minor \
+                 {card}, so that it cannot be kept apart"
+            ));
+        }
         let divided = inventory.devices.iter().filter(|device| device.instances.is_some());
         let divided: BTreeSet<u32> = divided.filter_map(|device| device.minor).collect();
         let is_denied = |capability: &&Capability| match capability.access {
@@ -183,6 +190,20 @@ struct Numbered {
 }
 
 impl Numbered {
+    /// Both of its nodes, that of its GPU instance and its own.
+    fn is_listed(&self, capabilities: &[Capability]) -> bool {
+        let is_there = |wanted: Option<u32>| {
+            let is_it = |access: Access| match access {
+                Access::Instance { compute_instance, .. } => {
+                    compute_instance == wanted && self.is_opened_by(access)
+                }
+                Access::Configure | Access::Monitor => false,
+            };
+            capabilities.iter().any(|capability| is_it(capability.access))
+        };
+        is_there(None) && is_there(Some(self.compute_instance))
+    }
+
     fn is_opened_by(&self, access: Access) -> bool {
         let Access::Instance { card, gpu_instance, compute_instance } = access else { return false };
         (card, gpu_instance) == (self.card, self.gpu_instance)
@@ -343,6 +364,12 @@ mod tests {
         nodes.capabilities = None;
         let refused = nodes.denied_to(&inventory, &[of_first]).unwrap_err();
         assert!(refused.starts_with("the kernel tells no node of MIG instances"), "{refused}");
+        nodes.capabilities = Some((508, Vec::new()));
+        let refused = nodes.denied_to(&inventory, &[of_first]).unwrap_err();
+        assert!(
+            refused.starts_with("the driver lists no nodes of MIG instance 1/0 of the card with minor 3"),
+            "{refused}"
+        );
         inventory.devices[0].instances = Some(vec![Instance::default()]);
         let refused = nodes.denied_to(&inventory, &[of_first]).unwrap_err();
         assert!(

@@ -8,6 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::cgroup::membership::{Place, Version};
 use crate::cgroup::namesake::is_name;
@@ -17,6 +19,9 @@ use crate::host::deadline::Deadline;
 
 /// The control file that lists the processes of a group and takes those that are moved there.
 pub(super) const PROCESSES: &str = "cgroup.procs";
+
+/// Between looks at a group that does not get empty.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The threads of a group, with version 2.
 const THREADS: &str = "cgroup.threads";
@@ -114,6 +119,7 @@ pub(super) fn empty<'a>(
             let processes = to(pid).join(PROCESSES);
             enter(&mut open(&processes)?, pid, &processes)?;
         }
+        thread::sleep(PAUSE);
         if deadline.has_passed() {
             return Err(
                 deadline.error(format!("the processes of {}, of which there are ever more", group.path))
@@ -122,14 +128,29 @@ pub(super) fn empty<'a>(
     }
 }
 
-/// The processes of a group; none if there is no such group. One whose first thread has ended is listed by its
-/// threads alone, with version 2, and each of them stands for it.
+/// The processes of a group and of the groups that were made below it; none if there is no such group. One whose
+/// first thread has ended is listed by its threads alone, with version 2, and each of them stands for it.
 pub(super) fn members(group: &Place) -> Result<Vec<u32>, Error> {
+    let mut members = own_members(group)?;
+    for child in children(group) {
+        members.extend(self::members(&child)?);
+    }
+    Ok(members)
+}
+
+fn own_members(group: &Place) -> Result<Vec<u32>, Error> {
     let processes = listed(&group.directory.join(PROCESSES))?;
     if !processes.is_empty() || group.version == Version::V1 {
         return Ok(processes);
     }
     listed(&group.directory.join(THREADS))
+}
+
+/// The groups right below a group.
+pub(super) fn children(group: &Place) -> Vec<Place> {
+    let entries = fs::read_dir(&group.directory).into_iter().flatten().flatten();
+    let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    directories.filter_map(|entry| Some(group.child(entry.file_name().to_str()?))).collect()
 }
 
 fn listed(path: &Path) -> Result<Vec<u32>, Error> {

@@ -20,6 +20,7 @@ mod rights;
 mod v1;
 mod v2;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
@@ -57,7 +58,8 @@ pub(crate) fn try_out(host: &Host, owner: &Owner, version: Version, deadline: De
     let rules = Rules { denied: Denylist::of([NODE]), ..Rules::default() };
     group.make()?;
     let proven = group.set(&rules).and_then(|()| proof::prove(host, &group.place, &rules, &[], deadline));
-    group.remove().and(proven)
+    let removed = group.remove();
+    proven.and(removed)
 }
 
 /// The control group of an owner; whether it is there is not said.
@@ -135,6 +137,12 @@ impl Group {
         members::members(&self.place)
     }
 
+    /// Whether the kernel is known to deny one of these nodes to its processes.
+    pub(crate) fn denies(&self, nodes: &BTreeSet<NodeNumber>) -> bool {
+        let denied = self.denied().ok().flatten().unwrap_or_default();
+        nodes.iter().any(|node| denied.denies(*node))
+    }
+
     /// What the kernel denies to its processes: `None` if nothing by us. Version 1 does not tell.
     pub(crate) fn denied(&self) -> Result<Option<Denylist>, Error> {
         match self.place.version {
@@ -146,35 +154,20 @@ impl Group {
     /// Puts its processes back and removes it. It is no error if it is not there.
     pub(crate) fn dissolve(&self, deadline: Deadline) -> Result<(), Error> {
         let parent = &self.parent.directory;
-        members::empty(&self.place, deadline, |_| parent)?;
-        self.remove().inspect_err(|_| self.lift())
+        let emptied = members::empty(&self.place, deadline, |_| parent);
+        emptied.and_then(|()| self.remove()).inspect_err(|_| self.lift())
     }
 
-    /// For groups that somebody made below ours: they are let be, and nothing is denied to them any more. The error
-    /// that is told is that of the removal.
+    /// Who cannot be moved back is at least kept from nothing any more. The error that is told is that of the move.
     fn lift(&self) {
         if self.place.version == Version::V2 {
             let _ = v2::lift(&self.place.directory);
         }
     }
 
-    /// Removes it unless there are processes in it.
+    /// Removes it, with the groups that were made below it, unless there are processes in one of them.
     pub(crate) fn remove(&self) -> Result<(), Error> {
-        let since = Instant::now();
-        loop {
-            match fs::remove_dir(&self.place.directory) {
-                Ok(()) => return Ok(()),
-                Err(error) if members::is_gone(&error) => return Ok(()),
-                // What has ended just now is still counted.
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && since.elapsed() < PATIENCE => {
-                    std::thread::sleep(PAUSE);
-                }
-                Err(error) => {
-                    let directory = self.place.directory.display();
-                    return Err(Error::Isolation(format!("cannot remove {directory}: {error}")));
-                }
-            }
-        }
+        remove(&self.place, Instant::now())
     }
 
     /// The rules of a group that has none.
@@ -200,6 +193,24 @@ impl Group {
         fs::create_dir(directory).map_err(|error| {
             Error::Isolation(format!("cannot make control group {}: {error}", directory.display()))
         })
+    }
+}
+
+/// Since `since` it is waited for what has ended just now, and is still counted.
+fn remove(place: &Place, since: Instant) -> Result<(), Error> {
+    members::children(place).iter().try_for_each(|child| remove(child, since))?;
+    loop {
+        match fs::remove_dir(&place.directory) {
+            Ok(()) => return Ok(()),
+            Err(error) if members::is_gone(&error) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && since.elapsed() < PATIENCE => {
+                std::thread::sleep(PAUSE);
+            }
+            Err(error) => {
+                let directory = place.directory.display();
+                return Err(Error::Isolation(format!("cannot remove {directory}: {error}")));
+            }
+        }
     }
 }
 

@@ -12,12 +12,13 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::makedev;
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, pipe2};
 
 use crate::cgroup::denylist::{Denylist, Rules};
@@ -158,10 +159,17 @@ fn ask(
     let answers = listen(File::from(reader), deadline);
     // It has ended, or is not to go on; in the group it would keep the group from being removed.
     let _ = kill(child, Signal::SIGKILL);
-    let _ = waitpid(child, None);
+    reap(child, deadline);
     match answers.map_err(|error| failed("pipe", error))? {
         None => Err(deadline.error("the proof of the isolation")),
         Some(answers) => read(&answers, questions.len()).map_err(|(what, error)| failed(what, error)),
+    }
+}
+
+/// One that hangs in the kernel takes no signal, and is given up at the deadline.
+fn reap(child: Pid, deadline: Deadline) {
+    while waitpid(child, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) && !deadline.has_passed() {
+        std::thread::sleep(Duration::from_micros(100));
     }
 }
 

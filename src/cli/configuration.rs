@@ -1,6 +1,6 @@
 //! The configuration file: found, and read.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::options::Common;
@@ -23,7 +23,7 @@ pub(super) struct Configuration {
 /// The file that `--config` names has to be there.
 pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Configuration>, Error> {
     let path = common.config.as_deref().unwrap_or(Path::new(DEFAULT));
-    let bytes = match file::read(path) {
+    let bytes = match contents(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound && common.config.is_none() => return Ok(None),
         Err(error) => return Err(Error::io("read", path)(error)),
@@ -44,6 +44,17 @@ pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Configur
         ));
     }
     Ok(Some(Configuration { path: path.to_owned(), config }))
+}
+
+/// Of a pipe, or of a device but the null device, the end might never come.
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    let kind = std::fs::metadata(path)?.file_type();
+    // A directory is refused by its own name.
+    if kind.is_file() || kind.is_dir() || path == Path::new("/dev/null") {
+        file::read(path)
+    } else {
+        Err(io::Error::other("it is no regular file"))
+    }
 }
 
 /// The options that the file sets.

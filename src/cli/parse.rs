@@ -16,6 +16,7 @@ use super::options::{
 use super::variables::{self, Variable};
 use crate::config::Config;
 use crate::error::Error;
+use crate::host::journal::Log;
 use crate::notes::Notes;
 
 /// What the command line asks for.
@@ -116,7 +117,7 @@ fn command(
     };
     let mut command = command.map_err(|error| broken(&error))?;
     if is_privileged {
-        distrust(&mut command, notes);
+        distrust(&mut command, notes)?;
     }
     Ok(command)
 }
@@ -134,11 +135,19 @@ fn broken(error: &clap::Error) -> Error {
 }
 
 /// The caller has fewer rights than the program: it must not choose what is read with them.
-fn distrust(command: &mut Command, notes: &mut Notes) {
+fn distrust(command: &mut Command, notes: &mut Notes) -> Result<(), Error> {
+    if matches!(command, Command::Exec(_)) {
+        let problem = "exec is refused: this program runs with more rights than its caller";
+        return Err(Error::Usage(problem.to_owned()));
+    }
     let cause = "is ignored: this program runs with more rights than its caller";
     let (common, source) = options_of(command);
     if common.config.take().is_some() {
         notes.warn(format!("--config {cause}"));
+    }
+    if matches!(common.log, Log::File(_)) {
+        common.log = Log::Auto;
+        notes.warn(format!("--log {cause}"));
     }
     if common.root != Path::new("/") {
         common.root = PathBuf::from("/");
@@ -147,6 +156,7 @@ fn distrust(command: &mut Command, notes: &mut Notes) {
     if source.is_some_and(|source| source.driver_root.take().is_some()) {
         notes.warn(format!("--driver-root {cause}"));
     }
+    Ok(())
 }
 
 /// What commands have in common, and where the devices are read from, for those that read them.

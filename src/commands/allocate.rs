@@ -47,6 +47,7 @@ pub(super) fn run(
         context,
         options: asked,
         takes_over: form == Form::Discover || options.check_dead,
+        keeps_rights: true,
         is_passed_on: false,
         queue: None,
         print: options.print,

@@ -1,9 +1,12 @@
 //! `drain`, `undrain` and `release`: what an operator does to units by hand.
 
+use std::collections::HashMap;
+
 use nix::unistd::getuid;
 
 use super::Context;
-use crate::assignment::{Assignment, Drained, Record, Standing};
+use super::remains::Remains;
+use crate::assignment::{Assignment, Drained, Grant, Record, Standing};
 use crate::cli::ByHand;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
@@ -33,6 +36,7 @@ pub(super) fn drain(
 ) -> Result<(), Error> {
     let hand = Hand::of(context, options, notes)?;
     let path = &options.file.coordination_file;
+    let _guard = context.guard(path);
     context.check_place(path, notes)?;
     let ledger = Ledger::open(&context.host, path, None, context.deadline)?;
     // What is drained already is so for another reason from now on.
@@ -51,6 +55,7 @@ pub(super) fn drain(
 
 pub(super) fn undrain(context: &Context<'_>, options: &ByHand, notes: &mut Notes) -> Result<(), Error> {
     let hand = Hand::of(context, options, notes)?;
+    let _guard = context.guard(&options.file.coordination_file);
     let ledger = hand.ledger(notes)?;
     let undrained = ledger.as_ref().map(|ledger| hand.drained(ledger.record())).unwrap_or_default();
     match ledger {
@@ -67,6 +72,7 @@ pub(super) fn undrain(context: &Context<'_>, options: &ByHand, notes: &mut Notes
 /// Frees what is recorded of units whose owners are dead, or cannot be judged. A living owner keeps what it has.
 pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes) -> Result<(), Error> {
     let hand = Hand::of(context, options, notes)?;
+    let _guard = context.guard(&options.file.coordination_file);
     let Some(ledger) = hand.ledger(notes)? else { return Ok(()) };
     let record = ledger.record();
     let occupancy = policy::occupancy(&hand.inventory, record);
@@ -78,19 +84,45 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     let mut released: Vec<usize> = places.flat_map(|place| place.holders.iter().copied()).collect();
     released.sort_unstable();
     released.dedup();
+    let remains = Remains::of(&context.host, record);
+    if let Some(orphaned) = released.iter().find(|position| remains.has_orphans(**position)) {
+        remains.name(*orphaned, notes)?;
+        let index = record.assignments[*orphaned].index;
+        let alive = notes.warnings.pop().unwrap_or_default();
+        return Err(Error::Refused(format!("device {index} is not released: {alive}")));
+    }
     if let Some(living) = released.iter().find(|position| standing(**position) == Standing::Alive) {
         return Err(kept(&record.assignments[*living]));
     }
     let mut change = hand.settled(record, &standing);
     change.stale.retain(|position| !released.contains(position));
     change.settled.retain(|(position, _)| !released.contains(position));
+    change.passed = rest_of_grants(record, &released);
     let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();
     notes.detail(format!("{} released", policy::units(released.len() as u128)));
     change.released = released;
     super::block_signals();
     ledger.commit(&change)?;
-    context.note_reclaimed(&given_back);
+    context.note_by_hand(&given_back);
     Ok(())
+}
+
+/// All lines of a grant hold or none, so that those that are not released are written anew.
+fn rest_of_grants(record: &Record, released: &[usize]) -> Vec<(usize, Assignment)> {
+    let mut anew: HashMap<u64, Vec<usize>> = HashMap::new();
+    let ids: Vec<u64> =
+        released.iter().filter_map(|at| record.assignments[*at].grant).map(|grant| grant.id).collect();
+    for (at, line) in record.assignments.iter().enumerate() {
+        let id = line.grant.map(|grant| grant.id).filter(|id| ids.contains(id) && !released.contains(&at));
+        anew.entry(id.unwrap_or_default()).or_default().extend(id.map(|_| at));
+    }
+    let lines = anew.into_values().filter(|positions| !positions.is_empty()).flat_map(|positions| {
+        let grant = Grant { id: settle::random(), of: u32::try_from(positions.len()).unwrap_or(u32::MAX) };
+        positions.into_iter().map(move |at| (at, grant))
+    });
+    lines
+        .map(|(at, grant)| (at, Assignment { grant: Some(grant), ..record.assignments[at].clone() }))
+        .collect()
 }
 
 fn kept(assignment: &Assignment) -> Error {

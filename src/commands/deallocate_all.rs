@@ -74,14 +74,18 @@ fn undo_groups(
     notes: &mut Notes,
 ) -> Result<Vec<usize>, Error> {
     let remains = Remains::of(&context.host, record);
+    let is_released = |at: usize| released.contains(&at);
     let mut undone = HashMap::new();
     let mut free = Vec::new();
-    for position in released {
-        let name = record.assignments[position].cgroup.as_ref();
-        let is_kept = match name.and_then(|name| undone.get(name)) {
-            Some(is_kept) => *is_kept,
-            None if standing(position) == Standing::Dead => remains.remove(position, notes)?,
-            None => dissolve(context, &record.assignments[position])?,
+    for position in released.iter().copied() {
+        let assignment = &record.assignments[position];
+        let name = assignment.cgroup.as_deref();
+        let is_kept = match name {
+            Some(name) if undone.contains_key(name) => undone[name],
+            // Others have units of it, and are kept to them.
+            Some(name) if remains.is_shared_with_others(name, &is_released) => false,
+            _ if standing(position) == Standing::Dead => remains.remove(position, notes)?,
+            _ => dissolve(context, assignment, notes)?,
         };
         undone.extend(name.map(|name| (name, is_kept)));
         free.extend(Some(position).filter(|_| !is_kept));
@@ -96,10 +100,12 @@ fn undo_unrecorded(context: &Context<'_>, found: &Found) -> Result<(), Error> {
     groups.iter().try_for_each(|group| group.dissolve(context.deadline))
 }
 
-/// Nothing of a living owner's group is kept.
-fn dissolve(context: &Context<'_>, assignment: &Assignment) -> Result<bool, Error> {
-    if let Some(name) = &assignment.cgroup {
-        Group::recorded(&context.host, &assignment.owner, name)?.dissolve(context.deadline)?;
+/// Nothing of a living owner's group is kept. A group that is none of its is none of ours to undo.
+fn dissolve(context: &Context<'_>, assignment: &Assignment, notes: &mut Notes) -> Result<bool, Error> {
+    let Some(name) = &assignment.cgroup else { return Ok(false) };
+    match Group::recorded(&context.host, &assignment.owner, name) {
+        Ok(group) => group.dissolve(context.deadline)?,
+        Err(error) => notes.warn(error.chain()),
     }
     Ok(false)
 }
@@ -114,7 +120,12 @@ fn of(host: &Host, record: &Record, found: &Found, standing: &dyn Fn(usize) -> S
             }
             Found::Owner(owner) => assignment.owner.is(owner),
             Found::Gone(pid) => is_of(host, assignment, *pid) && standing(*position) == Standing::Dead,
-            Found::Invocation(id) => assignment.invocation.as_ref() == Some(id),
+            // Whoever can write the record can write an invocation into another's line: the living are not freed
+            // from their isolation on its word.
+            Found::Invocation(id) => {
+                assignment.invocation.as_ref() == Some(id)
+                    && (assignment.cgroup.is_none() || standing(*position) == Standing::Dead)
+            }
         }
     };
     (0..record.assignments.len()).filter(is_theirs).collect()

@@ -73,6 +73,7 @@ pub(super) fn attempt(
         context,
         options: asked,
         takes_over: true,
+        keeps_rights: becoming.account().is_none_or(|account| account.uid == 0),
         is_passed_on: true,
         queue,
         print: Print::Uuid,

@@ -32,6 +32,8 @@ pub(super) struct Request<'a> {
     pub(super) options: &'a RequestOptions,
     /// Whether the units of dead owners may be given.
     pub(super) takes_over: bool,
+    /// Whether the owner goes on with the rights that it has now.
+    pub(super) keeps_rights: bool,
     /// Whether the owner is a command that may ask for its units again, inside.
     pub(super) is_passed_on: bool,
     /// Where the owner waits for what is not free; `None`: nowhere.
@@ -144,11 +146,16 @@ impl Request<'_> {
         guard.iter().for_each(|guard| guard.commits_for(owner.pid));
         let committed = ledger.commit(&change).map_err(undo)?;
         guard.into_iter().for_each(Guard::call_off);
-        self.context.note_grant(owner, &change, &stale);
+        // Who is replaced by a command cannot say it later.
+        if !handover.outlives_failure() {
+            self.context.note_grant(owner, &change, &stale);
+        }
         handover.deliver(notes).map_err(|error| {
             let error = committed.undo(error);
             if handover.outlives_failure() { undo(error) } else { error }
-        })
+        })?;
+        self.context.note_grant(owner, &change, &stale);
+        Ok(())
     }
 
     fn recheck(&self, owner: &Owner) -> Result<(), Error> {
@@ -231,7 +238,7 @@ impl Request<'_> {
         if !isolation::is_wanted(self.options.cgroup(), situation) {
             return Ok(None);
         }
-        match Isolation::of(self.context, situation, self.options.cgroup()) {
+        match Isolation::of(self.context, situation, self.options.cgroup(), self.keeps_rights) {
             Ok(isolation) => isolation.check_numbering(self.print, self.seen).map(|()| Some(isolation)),
             Err(error) => self.without(error, notes).map(|()| None),
         }

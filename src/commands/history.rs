@@ -1,6 +1,8 @@
 //! The history: a line for each grant, release, take-over and refusal. "Who took my GPU" is asked the next morning,
 //! and Flink drops what a script says on success.
 
+use nix::unistd::getuid;
+
 use super::Context;
 use crate::assignment::{Assignment, Owner};
 use crate::coordination::plan::Change;
@@ -37,6 +39,23 @@ impl Context<'_> {
 
     pub(super) fn note_reclaimed(&self, stale: &[Assignment]) {
         self.note(|| stale.iter().map(of_stale).collect());
+    }
+
+    /// What an operator has released.
+    pub(super) fn note_by_hand(&self, released: &[Assignment]) {
+        self.note(|| {
+            let entry = |line: &Assignment| {
+                let (units, pid) = (units(std::iter::once(line)), line.owner.pid);
+                let uid = getuid();
+                Entry {
+                    message: format!(
+                        "uid {uid} has released device {units} by hand, which is recorded for pid {pid}"
+                    ),
+                    fields: vec![("ACTION", "release".to_owned()), ("OWNER", pid.to_string())],
+                }
+            };
+            released.iter().map(entry).collect()
+        });
     }
 
     pub(super) fn note_refusal(&self, owner: &Owner, error: &Error) {

@@ -26,6 +26,8 @@ pub(super) struct Isolation<'a> {
     held: Vec<Unit>,
     /// Whether it is kept to `held` now.
     is_in_force: bool,
+    /// Whether it goes on with the rights that it has now.
+    keeps_rights: bool,
 }
 
 /// What is known before anything is given.
@@ -46,7 +48,8 @@ pub(super) fn nodes(host: &Host, inventory: &Inventory) -> Result<Nodes, Error> 
         Some(major) => Some((major, host.mig_capabilities().map_err(unreadable)?)),
         None => None,
     };
-    let devices = inventory.devices.iter().map(|device| host.node_numbers(device, majors.cards)).collect();
+    let numbers = inventory.devices.iter().map(|device| host.node_numbers(device, majors.cards));
+    let devices = numbers.collect::<Result<_, _>>().map_err(unreadable)?;
     Ok(Nodes { cards: majors.cards, capabilities, devices })
 }
 
@@ -62,12 +65,14 @@ impl Situation<'_, '_> {
         own.filter_map(|assignment| assignment.cgroup.as_deref()).next()
     }
 
-    /// What the owner holds.
+    /// What the owner holds. Of one that is confined a line of the script, which anybody may have written, says
+    /// nothing.
     fn held(&self) -> Vec<Unit> {
+        let is_confined = self.recorded().is_some();
         let is_own = |holder: &usize| {
             let assignment = &self.record.assignments[*holder];
             let is_by_pid = assignment.is_the_scripts() && assignment.owner.pid == self.owner.pid;
-            assignment.owner.is(self.owner) || is_by_pid
+            assignment.owner.is(self.owner) || (is_by_pid && !is_confined)
         };
         let places = self.occupancy.places.iter();
         places.filter(|place| place.holders.iter().any(is_own)).map(|place| place.unit).collect()
@@ -94,9 +99,14 @@ impl<'a> Isolation<'a> {
         context: &'a Context<'a>,
         situation: &Situation<'a, '_>,
         how: Option<Cgroup>,
+        keeps_rights: bool,
     ) -> Result<Isolation<'a>, Error> {
         let Situation { inventory, owner, .. } = *situation;
         let host = &context.host;
+        if owner.pid == 1 && host.is_initial_pid_namespace() {
+            let problem = "pid 1 is the host: to confine it would confine every process";
+            return Err(Error::Isolation(problem.to_owned()));
+        }
         let wanted = match how {
             Some(Cgroup::V1) => Some(Version::V1),
             Some(Cgroup::V2) => Some(Version::V2),
@@ -108,7 +118,12 @@ impl<'a> Isolation<'a> {
         let group = Group::of(host, owner, version)?;
         let is_in_force = recorded.as_ref() == Some(&group) && group.exists();
         let nodes = nodes(host, inventory)?;
-        Ok(Isolation { context, inventory, owner, nodes, group, held: situation.held(), is_in_force })
+        let mut held = situation.held();
+        if group.exists() {
+            // Whatever the record says, what the owner cannot open now it does not hold.
+            held.retain(|unit| !group.denies(&nodes.given(&[*unit])));
+        }
+        Ok(Isolation { context, inventory, owner, nodes, group, held, is_in_force, keeps_rights })
     }
 
     /// Whether the owner is kept to what it holds, so that it could not open anything else.
@@ -155,7 +170,7 @@ impl<'a> Isolation<'a> {
     /// NVIDIA's driver lets a process with CAP_SYS_ADMIN use every instance of a card that it can open.
     fn check_instances(&self, units: &[Unit]) -> Result<(), Error> {
         let pid = self.owner.pid;
-        let is_divided = units.iter().any(|unit| unit.instance.is_some());
+        let is_divided = units.iter().any(|unit| unit.instance.is_some()) && self.keeps_rights;
         if is_divided && self.context.host.capabilities_of(&pid.to_string())?.has(Capability::SysAdmin) {
             return Err(Error::Isolation(format!(
                 "pid {pid} has CAP_SYS_ADMIN, which opens every MIG instance of a card to it; run it as an ordinary user"

@@ -9,6 +9,7 @@ use crate::device::Unit;
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::account::Accounts;
+use crate::host::owner;
 use crate::policy::{Claim, Occupancy, check_quotas};
 use crate::sharing::Resources;
 
@@ -51,6 +52,7 @@ impl<'a> Counting<'a> {
         if quotas.is_empty() {
             return Ok(());
         }
+        let users = self.users(quotas, owner)?;
         let held = self.claims();
         let mut amounts: BTreeMap<&str, u128> = BTreeMap::new();
         for name in units.iter().filter_map(|unit| self.resources.name(unit)) {
@@ -59,8 +61,28 @@ impl<'a> Counting<'a> {
         amounts.into_iter().try_for_each(|(resource, amount)| {
             let namespace = self.namespace(namespace, owner.uid);
             let asked = Claim { namespace, uid: owner.uid, resource: resource.to_owned() };
-            check_quotas(quotas, &held, &asked, amount, &|name, uid| self.accounts().is_user(name, uid))
+            check_quotas(quotas, &held, &asked, amount, &|name, uid| users.get(name) == Some(&uid))
         })
+    }
+
+    /// The users of the quotas. A quota that cannot be put to anybody would limit nobody.
+    fn users<'q>(&self, quotas: &'q [Quota], owner: &Owner) -> Result<HashMap<&'q str, u32>, Error> {
+        let names = quotas.iter().filter_map(|quota| match &quota.whose {
+            Whose::User(name) => Some(name.as_str()),
+            Whose::Namespace(_) => None,
+        });
+        let users = names.map(|name| match self.accounts().uid(name) {
+            Some(uid) => Ok((name, uid)),
+            None => Err(Error::Host(format!(
+                "the configuration has a quota of user `{name}`, who is not in /etc/passwd; name the user by number"
+            ))),
+        });
+        let users: HashMap<&str, u32> = users.collect::<Result<_, _>>()?;
+        if !users.is_empty() && owner.uid.is_none() {
+            let pid = owner.pid;
+            return Err(Error::Owner(format!("the user of pid {pid} cannot be told, and users have quotas")));
+        }
+        Ok(users)
     }
 
     /// What the living hold, and those of whom it cannot be told.
@@ -74,8 +96,10 @@ impl<'a> Counting<'a> {
         }
         let claim = |(position, resource): (usize, &str)| {
             let Assignment { owner, namespace, .. } = &self.record.assignments[position];
-            let namespace = self.namespace(namespace.as_deref(), owner.uid);
-            let claim = Claim { namespace, uid: owner.uid, resource: resource.to_owned() };
+            // A line of the script names a pid alone.
+            let uid = owner.uid.or_else(|| owner::of(self.host, owner.pid)?.uid);
+            let namespace = self.namespace(namespace.as_deref(), uid);
+            let claim = Claim { namespace, uid, resource: resource.to_owned() };
             ((self.standing)(position) != Standing::Dead).then_some(claim)
         };
         resources.into_iter().filter_map(claim).collect()

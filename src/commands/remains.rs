@@ -44,6 +44,12 @@ impl<'a> Remains<'a> {
         has_orphans
     }
 
+    /// Whether a line names the group that is not one of those: `exec` passes units on to several owners in one group.
+    pub(super) fn is_shared_with_others(&self, name: &str, is_one: &dyn Fn(usize) -> bool) -> bool {
+        let lines = self.record.assignments.iter().enumerate();
+        lines.filter(|(_, line)| line.cgroup.as_deref() == Some(name)).any(|(at, _)| !is_one(at))
+    }
+
     /// No process outlives a boot, and no group does.
     fn is_of_an_earlier_boot(&self, position: usize) -> bool {
         let boots = self.record.assignments[position].owner.boot.as_deref().zip(self.host.boot_id());
@@ -65,8 +71,8 @@ impl<'a> Remains<'a> {
     ) {
         let mut seen = BTreeSet::new();
         for (position, assignment) in self.record.assignments.iter().enumerate() {
-            let is_dead = || standing(position) == Standing::Dead;
-            if assignment.cgroup.as_ref().is_some_and(|name| seen.insert(name)) && is_dead() {
+            let Some(name) = &assignment.cgroup else { continue };
+            if seen.insert(name) && !self.is_shared_with_others(name, &|at| standing(at) == Standing::Dead) {
                 self.clear_one(position, inventory, notes).unwrap_or_else(|error| notes.warn(error.chain()));
             }
         }

@@ -39,9 +39,11 @@ fn by_name_or_number<'a>(table: &'a str, text: &str) -> Option<(u32, Option<Vec<
     const NUMBER: usize = 2;
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let fields = find(table, NAME, text).or_else(|| find(table, NUMBER, text).filter(|_| is_number));
+    // To the system calls, the greatest number is "leave it as it is".
+    let number = |text: &str| text.parse().ok().filter(|number| *number != u32::MAX);
     match fields {
-        Some(fields) => Some((fields.get(NUMBER)?.parse().ok()?, Some(fields))),
-        None => Some((text.parse().ok().filter(|_| is_number)?, None)),
+        Some(fields) => Some((number(fields.get(NUMBER)?)?, Some(fields))),
+        None => Some((number(text).filter(|_| is_number)?, None)),
     }
 }
 
@@ -93,9 +95,9 @@ impl Accounts {
         find(&self.passwd, 2, &number).map_or(number, |fields| fields[0].to_owned())
     }
 
-    /// Whether `text` names the user, by name or number.
-    pub(crate) fn is_user(&self, text: &str, uid: u32) -> bool {
-        by_name_or_number(&self.passwd, text).is_some_and(|(other, _)| other == uid)
+    /// The user whom `text` names, by name or number.
+    pub(crate) fn uid(&self, text: &str) -> Option<u32> {
+        by_name_or_number(&self.passwd, text).map(|(uid, _)| uid)
     }
 }
 
@@ -137,6 +139,8 @@ mod tests {
             ("1234:77",     Ok((1234, 77, vec![77])),           false),
             ("1234",        Err("user `1234` is not in /etc/passwd, so that its group has to be named: 1234:GROUP"), false),
             ("nobody",      Err("there is no user `nobody`"),   false),
+            ("4294967295:0", Err("there is no user `4294967295`"), false),
+            ("998:4294967295", Err("there is no group `4294967295`"), false),
             ("flink:gpu",   Err("there is no group `gpu`"),     false),
             ("",            Err("there is no user ``"),         false),
             ("-1:0",        Err("there is no user `-1`"),       false),

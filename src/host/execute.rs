@@ -13,7 +13,7 @@ use std::process::Command;
 
 use nix::sys::prctl::set_no_new_privs;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal};
-use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid};
 
 use super::account::Account;
 
@@ -74,6 +74,9 @@ pub(crate) fn drop_rights(account: &Account) -> io::Result<()> {
     setresuid(uid, uid, uid)?;
     if account.uid != 0 {
         drop_capabilities()?;
+    }
+    if (geteuid(), getegid()) != (uid, gid) {
+        return Err(io::ErrorKind::PermissionDenied.into());
     }
     set_no_new_privs()?;
     Ok(())

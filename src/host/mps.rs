@@ -1,26 +1,40 @@
 //! The control daemon of NVIDIA's Multi-Process Service, as it is seen in its pipe directory.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::unistd::geteuid;
 
 /// Whether a daemon listens on `control` of the directory: a FIFO that somebody reads, or a socket that somebody
-/// accepts on, as versions have it.
+/// accepts on, as versions have it. What anybody else than root or we have made there is not opened: it may be
+/// a device that opening sets off.
 pub(crate) fn answers(directory: &Path) -> bool {
     let control = directory.join("control");
-    let Ok(metadata) = std::fs::metadata(&control) else { return false };
-    if metadata.file_type().is_socket() {
+    let mut options = OpenOptions::new();
+    let found = options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(&control);
+    let Ok((found, metadata)) = found.and_then(|found| found.metadata().map(|metadata| (found, metadata)))
+    else {
+        return false;
+    };
+    let is_trusted = metadata.uid() == 0 || metadata.uid() == geteuid().as_raw();
+    let kind = metadata.file_type();
+    if is_trusted && kind.is_socket() {
         return [SockType::Stream, SockType::SeqPacket]
             .into_iter()
             .any(|kind| accepts(&control, kind).is_ok());
     }
-    // Without waiting, a FIFO opens for writing only if it is open for reading (fifo(7)).
+    is_trusted && kind.is_fifo() && is_read(&found)
+}
+
+/// Without waiting, a FIFO opens for writing only if it is open for reading (fifo(7)). By the descriptor, so that it
+/// is the file that was looked at.
+fn is_read(fifo: &File) -> bool {
     let mut options = OpenOptions::new();
-    let opened = options.write(true).custom_flags(libc::O_NONBLOCK).open(&control);
-    metadata.file_type().is_fifo() && opened.is_ok()
+    let by_descriptor = format!("/proc/self/fd/{}", fifo.as_raw_fd());
+    options.write(true).custom_flags(libc::O_NONBLOCK).open(by_descriptor).is_ok()
 }
 
 /// Without waiting, which a daemon that accepts nobody any more could make last for ever.
@@ -59,6 +73,9 @@ mod tests {
         std::fs::remove_file(&control).unwrap();
         std::fs::write(&control, "").unwrap();
         assert!(!answers(directory.path()), "a plain file");
+        std::fs::remove_file(&control).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &control).unwrap();
+        assert!(!answers(directory.path()), "a link");
     }
 
     /// Of either kind; and one that accepts nobody keeps nobody waiting.

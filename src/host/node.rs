@@ -129,11 +129,15 @@ impl Host {
 
     /// Every node of a device that is known: the driver's own, those of the graphics side, and those that the
     /// inventory names, as far as they are there. `cards`: the major by which `device.minor` is counted.
-    pub(crate) fn node_numbers(&self, device: &Device, cards: Option<u32>) -> BTreeSet<NodeNumber> {
+    pub(crate) fn node_numbers(
+        &self,
+        device: &Device,
+        cards: Option<u32>,
+    ) -> io::Result<BTreeSet<NodeNumber>> {
         let own = cards.zip(device.minor).map(|(major, minor)| NodeNumber { major, minor });
-        let of_drm = device.identity.pci.map(|pci| self.drm_numbers(pci)).unwrap_or_default();
+        let of_drm = device.identity.pci.map_or(Ok(Vec::new()), |pci| self.drm_numbers(pci))?;
         let named = device.nodes.iter().filter_map(|path| self.number_of(path));
-        own.into_iter().chain(of_drm).chain(named).collect()
+        Ok(own.into_iter().chain(of_drm).chain(named).collect())
     }
 
     /// Where nodes of GPUs are, by whatever name their drivers give them.
@@ -154,18 +158,24 @@ impl Host {
 
     /// The number of the node at `path`, also of a graphics node that is not in `/dev`.
     fn number_of(&self, path: &Path) -> Option<NodeNumber> {
-        number_at(path).or_else(|| self.drm_number(&self.sys("class/drm").join(path.file_name()?)))
+        number_at(path).or_else(|| self.drm_number(&self.sys("class/drm").join(path.file_name()?)).ok())
     }
 
-    fn drm_numbers(&self, pci: PciAddress) -> Vec<NodeNumber> {
+    /// None where no graphics driver has the device. What is there and cannot be read is an error: it would be left
+    /// open.
+    fn drm_numbers(&self, pci: PciAddress) -> io::Result<Vec<NodeNumber>> {
         let directory = self.sys("bus/pci/devices").join(pci.to_string()).join("drm");
-        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        entries.filter_map(|entry| self.drm_number(&entry.path())).collect()
+        match fs::read_dir(directory) {
+            Ok(entries) => entries.map(|entry| self.drm_number(&entry?.path())).collect(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// `dev` is also an attribute of things that are no nodes of a device; those below `drm` are.
-    fn drm_number(&self, directory: &Path) -> Option<NodeNumber> {
-        file::read_text(directory.join("dev")).ok()?.trim().parse().ok()
+    fn drm_number(&self, directory: &Path) -> io::Result<NodeNumber> {
+        let number = file::read_text(directory.join("dev"))?;
+        number.trim().parse().map_err(|()| io::ErrorKind::InvalidData.into())
     }
 }
 
@@ -231,7 +241,7 @@ mod tests {
             nodes: vec![tree.path("dev/dri/renderD130"), tree.path("dev/missing")],
             ..Device::new(0, Identity { pci, ..Identity::default() })
         };
-        let numbers = tree.host().node_numbers(&device, Some(195));
+        let numbers = tree.host().node_numbers(&device, Some(195)).unwrap();
         let told: Vec<String> = numbers.iter().map(NodeNumber::to_string).collect();
         assert_eq!(told, ["195:4", "226:1", "226:129", "226:130"]);
     }

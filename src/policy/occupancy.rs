@@ -78,6 +78,9 @@ pub(crate) fn occupancy<'a>(inventory: &Inventory, record: &'a Record) -> Occupa
     let mut is_here = Vec::with_capacity(record.assignments.len());
     for (position, assignment) in record.assignments.iter().enumerate() {
         is_here.push(names.each(assignment.index, &assignment.identity, |part| {
+            if let Some(place) = assignment.slot.and_then(|slot| share(&mut places, part, slot)) {
+                return place.holders.push(position);
+            }
             // A share of a device that has fewer by now may be any of them.
             let is_its = |place: &&mut Place<'a>| {
                 let slots = inventory.slots_of(&place.unit).zip(assignment.slot);
@@ -97,6 +100,13 @@ pub(crate) fn occupancy<'a>(inventory: &Inventory, record: &'a Record) -> Occupa
         });
     }
     Occupancy { places, is_here }
+}
+
+/// A share of what is not divided itself: the common case, told without a look at the others.
+fn share<'p, 'a>(places: &'p mut [Place<'a>], part: Part, slot: u32) -> Option<&'p mut Place<'a>> {
+    let key = |place: &Place<'_>| (place.unit.device, place.unit.instance, place.unit.slot);
+    let at = places.binary_search_by_key(&(part.device, part.instance, Some(slot)), key).ok()?;
+    Some(&mut places[at])
 }
 
 /// The places of a device lie side by side.

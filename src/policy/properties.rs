@@ -69,22 +69,31 @@ struct Asked {
 }
 
 fn scene() -> impl Strategy<Value = Scene> {
-    let slots = || prop_oneof![2 => Just(None), 3 => (2..5_u32).prop_map(Some)];
+    let slots = || prop_oneof![1 => Just(None), 5 => (2..5_u32).prop_map(Some)];
     let divided = prop::collection::vec(slots(), 0..3).prop_map(Slots::Divided);
-    let device = (prop_oneof![3 => slots().prop_map(Slots::Undivided), 1 => divided], 0..10_u8)
+    let device = (prop_oneof![5 => slots().prop_map(Slots::Undivided), 1 => divided], 0..20_u8)
         .prop_map(|(slots, health)| Described { slots, health });
     let named = prop_oneof![
         1 => Just(Named::Nothing),
-        4 => Just(Named::Device),
-        3 => (0..3_usize).prop_map(Named::Instance),
+        8 => Just(Named::Device),
+        4 => (0..3_usize).prop_map(Named::Instance),
         1 => Just(Named::Another),
     ];
-    let line = (0..6_u32, named, prop::option::weighted(0.7, 0..6_u32), 0..30_u32, prop::bool::weighted(0.2))
+    let line = (0..5_u32, named, prop::option::weighted(0.9, 0..6_u32), 0..30_u32, prop::bool::weighted(0.1))
         .prop_map(|(index, named, slot, pid, has_orphans)| Line { index, named, slot, pid, has_orphans });
     let in_use = prop_oneof![Just(Used::GiveAsAny), Just(Used::GiveLast), Just(Used::Withhold)];
     let flag = prop::bool::ANY;
-    let asked = (0..9_usize, flag, flag, in_use, prop::bool::weighted(0.2), flag, flag, 0..8_usize).prop_map(
-        |(amount, takes_over, includes_sick, in_use, isolates, packs, backwards, but)| Asked {
+    let asked = (
+        prop_oneof![3 => 1..4_usize, 1 => 0..9_usize],
+        flag,
+        flag,
+        in_use,
+        prop::bool::weighted(0.2),
+        flag,
+        flag,
+        0..8_usize,
+    )
+        .prop_map(|(amount, takes_over, includes_sick, in_use, isolates, packs, backwards, but)| Asked {
             amount,
             takes_over,
             includes_sick,
@@ -93,8 +102,7 @@ fn scene() -> impl Strategy<Value = Scene> {
             packs,
             backwards,
             but,
-        },
-    );
+        });
     (
         prop::collection::vec(device, 1..5),
         prop::collection::vec(line, 0..12),

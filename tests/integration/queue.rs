@@ -53,8 +53,11 @@ fn waiting(host: &Sandbox, line: &str) -> Running {
 /// What it says when it has its units.
 #[track_caller]
 fn has_its_units(host: &Sandbox, running: &mut Running, units: &[u32]) {
-    assert_eq!(running.line(), "had");
     let pid = running.pid();
+    wait_until("it has its units", || {
+        host.file().exists() && host.holders().iter().any(|held| held.1 == pid)
+    });
+    assert_eq!(running.line(), "had");
     let held: Vec<u32> = host.holders().into_iter().filter(|held| held.1 == pid).map(|held| held.0).collect();
     assert_eq!(held, units);
     assert!(!waiters(host).contains(&pid), "{}", host.text());
@@ -338,15 +341,41 @@ fn a_later_process_of_a_waiters_pid_does_not_wait() {
 /// Those that want other devices are in a queue of their own.
 #[test]
 fn nobody_waits_for_those_that_want_other_devices() {
-    let (host, holder) = held(3);
+    let (host, holder, other) = (Sandbox::with_gpus(3), Process::start(), Process::start());
+    host.answers(&format!("allocate 2 --owner {}", holder.pid()), "0,1\n");
+    host.answers(&format!("allocate 1 --owner {}", other.pid()), "2\n");
     let mut first = waiting(&host, "1 --wait --devices 0,1");
     let mut second = waiting(&host, "1 --wait --devices 2");
-    let third = waiting(&host, "1 --wait --devices 1-2");
+    let mut third = waiting(&host, "1 --wait --devices 1-2");
+    host.answers(&format!("deallocateAll --owner {}", other.pid()), "");
+    has_its_units(&host, &mut second, &[2]);
+    assert_eq!(waiters(&host), [first.pid(), third.pid()]);
     host.answers(&format!("deallocateAll --owner {}", holder.pid()), "");
     has_its_units(&host, &mut first, &[0]);
-    has_its_units(&host, &mut second, &[2]);
-    let mut third = third;
     has_its_units(&host, &mut third, &[1]);
+}
+
+/// Whoever edits the record may take a line away.
+#[test]
+fn who_is_taken_out_of_the_queue_takes_a_new_place() {
+    let (host, _holder) = held(1);
+    let running = waiting(&host, "1 --wait");
+    wait_until("it waits", || is_asleep(&running));
+    fs::write(host.file(), host.text().replace("? ", "# ")).unwrap();
+    wait_until("it is in the queue again", || waiters(&host) == [running.pid()]);
+}
+
+#[test]
+fn who_finds_no_room_for_its_line_does_not_wait() {
+    let (host, _holder) = held(1);
+    let before = host.text();
+    let program = exec(&host, "1 --wait", &["true"]);
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--fsize={}", before.len())).arg(program.get_program()).args(program.get_args());
+    command.current_dir(host.path());
+    let problem = "gpu-coord: cannot grow coordination: File too large (os error 27)\n";
+    assert_eq!(Running::start(command).end(), (End::Exit(4), String::new(), problem.to_owned()));
+    assert_eq!(host.text(), before);
 }
 
 #[test]

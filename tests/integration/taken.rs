@@ -84,9 +84,16 @@ fn what_is_no_grant_is_refused() {
     assert!(!host.file().exists());
     let (running, grant) = given(&host, "1");
     let long = "f".repeat(5000);
-    for odd in
-        ["0123456789abcdef", "x", "+", &format!("+{}", &grant[1..]), &format!("{grant}0"), "../../etc", " "]
-    {
+    for odd in [
+        "0123456789abcdef",
+        "x",
+        "+",
+        &format!("+{}", &grant[1..]),
+        &format!("{grant}0"),
+        &format!("0{grant}"),
+        "../../etc",
+        " ",
+    ] {
         refuses(&host, odd, "1", &owner, 4, &unknown(odd));
     }
     let (end, _, stderr) = Running::start(inside(&host, &long, "1", &owner)).end();

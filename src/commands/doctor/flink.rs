@@ -22,6 +22,7 @@ pub(super) fn look(
     findings: &mut Findings,
 ) {
     let Some(path) = given.map(Path::to_owned).or_else(|| configured(context)) else { return };
+    let _guard = context.watch(format!("the contents of {}", path.display()));
     let contents = match read(&path) {
         Ok(contents) => contents,
         Err(error) => return findings.fail(CHECK, error.chain()),

@@ -93,6 +93,7 @@ fn a_wrong_variable_is_told_as_one() {
 fn a_file_that_is_named_has_to_be_readable() {
     let host = Host::new(1, "version: v1\n");
     fs::create_dir(host.sandbox.path().join("directory")).unwrap();
+    nix::unistd::mkfifo(&host.sandbox.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::write(host.sandbox.path().join("latin1.yaml"), b"version: v1\n# \xe9\n").unwrap();
     fs::write(host.sandbox.path().join("broken.yaml"), "version: v1\nsharring: {}\n").unwrap();
     fs::write(host.sandbox.path().join("empty.yaml"), "").unwrap();
@@ -100,6 +101,8 @@ fn a_file_that_is_named_has_to_be_readable() {
         ("nowhere.yaml", "cannot read nowhere.yaml: No such file or directory (os error 2)"),
         ("directory",    "cannot read directory: Is a directory (os error 21)"),
         ("config.yaml/x", "cannot read config.yaml/x: Not a directory (os error 20)"),
+        ("pipe",         "cannot read pipe: it is no regular file"),
+        ("/dev/zero",    "cannot read /dev/zero: it is no regular file"),
         ("latin1.yaml",  "latin1.yaml:1:1: not UTF-8"),
         ("broken.yaml",  "broken.yaml:2:1: `sharring` is not a key here; did you mean `sharing`?"),
     ] {
@@ -108,6 +111,7 @@ fn a_file_that_is_named_has_to_be_readable() {
         }
     }
     host.answers("1 --config empty.yaml", "0\n");
+    host.answers("1 --config /dev/null", "0\n");
     assert!(!host.sandbox.file().exists());
 }
 
