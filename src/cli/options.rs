@@ -20,15 +20,19 @@ pub(crate) const DEFAULT_COORDINATION_FILE: &str = "/var/tmp/flink-gpu-coordinat
 /// Without a heading over the arguments: an allocation has as many options as a screen has lines.
 const ALLOCATION_HELP: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{options}{after-help}";
 
+/// As short as a screen is high.
+const ROOT_HELP: &str = "{about-with-newline}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n\
+                         Options: -h, --help; -V, --version\n{after-help}";
+
 #[derive(Debug, Parser)]
 #[command(
     name = "gpu-coord",
+    help_template = ROOT_HELP,
     version,
     about = "Hands the GPUs of this host to processes, so that no GPU is held by two",
     override_usage = "gpu-coord AMOUNT [OPTIONS]\n       gpu-coord COMMAND [OPTIONS]",
     after_help = "AMOUNT alone is what Flink calls; its options are those of `allocate`.\n\
                   Example: gpu-coord 2 --source simulated:8",
-    subcommand_help_heading = "Commands"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -95,6 +95,7 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
         return Err(kept(&record.assignments[*living]));
     }
     let mut change = hand.settled(record, &standing);
+    change.gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
     change.stale.retain(|position| !released.contains(position));
     change.settled.retain(|(position, _)| !released.contains(position));
     change.passed = rest_of_grants(record, &released);
@@ -189,8 +190,9 @@ impl<'a> Hand<'a> {
             liveness.standing(&record.assignments[position], occupancy.is_here[position])
         };
         let Change { stale, settled, .. } = self.settled(record, &standing);
+        let gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
         super::block_signals();
-        ledger.commit(&Change { stale, settled, ..change })?;
+        ledger.commit(&Change { stale, settled, gone, ..change })?;
         Ok(())
     }
 }

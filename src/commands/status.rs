@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use super::kin::Kin;
 use super::quota::Counting;
@@ -13,12 +15,20 @@ use crate::coordination::ledger::Snapshot;
 use crate::device::Inventory;
 use crate::error::Error;
 use crate::host::deadline::Deadline;
+use crate::host::events::{Signals, Watch};
 use crate::host::liveness::Liveness;
-use crate::host::watch::Watch;
+
 use crate::notes::Notes;
 use crate::policy::{self, InUse};
 use crate::selection::Selection;
 use crate::sharing::Resources;
+
+/// How long nothing need be looked at of which every change is an event; and what is not there yet, or of whose end
+/// nothing is heard.
+const LONG: Duration = Duration::from_secs(3600);
+const SHORT: Duration = Duration::from_secs(1);
+/// What happens at once is one change.
+const SETTLES: Duration = Duration::from_millis(50);
 
 /// Clears the terminal, and begins at its top left (ECMA-48: ED, CUP).
 const ANEW: &str = "\x1b[2J\x1b[H";
@@ -30,23 +40,29 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
     }
     let is_terminal = context.stdout.terminal(true).is_some();
     let path = &options.file.coordination_file;
+    let (mut watch, signals) = (Watch::new(), Signals::new());
     loop {
         // Each look has the time that a run has.
         let context = &Context { deadline: Deadline::after(options.common.deadline), ..context.clone() };
         let mut notes = Notes::default();
         // Before it is looked at, so that no change is missed.
-        let mut watch = Watch::of(path).map_err(Error::io("watch", path))?;
+        let is_file_watched = watch.file(path);
         let (text, owners) = look(context, options, &mut notes)?;
-        watch.add(&owners);
+        let is_watched = watch.processes(&owners) && is_file_watched;
         let warnings: String = notes.warnings.iter().map(|line| format!("warning: {line}\n")).collect();
         let text = if is_terminal { ANEW.to_owned() + &text + &warnings } else { text + &warnings + "\n" };
         context.stdout.write(&text, context.deadline)?;
-        watch.wait(None).map_err(Error::io("watch", path))?;
+        watch.wait(&signals, if is_watched { LONG } else { SHORT });
+        thread::sleep(SETTLES);
     }
 }
 
 /// What is shown, and the processes on which it depends.
-fn look(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Result<(String, Vec<u32>), Error> {
+fn look(
+    context: &Context<'_>,
+    options: &Status,
+    notes: &mut Notes,
+) -> Result<(String, BTreeSet<u32>), Error> {
     let (inventory, resources, selection) = inventory(context, options, notes)?;
     let path = &options.file.coordination_file;
     let _guard = context.guard(path);
@@ -90,8 +106,8 @@ fn look(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Result<(S
         () if options.prometheus => view.as_metrics(is_consistent),
         () => view.as_table(),
     };
-    let owners: BTreeSet<u32> = record.assignments.iter().map(|held| held.owner.pid).collect();
-    Ok((text, owners.into_iter().collect()))
+    let owners = record.assignments.iter().map(|held| held.owner.pid).collect();
+    Ok((text, owners))
 }
 
 /// Who holds what is to be seen also while the driver is broken.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::quota::Sum;
 use super::table::{Paint, table};
 use super::{eligible, isolation, json};
-use crate::assignment::{Assignment, Record, Standing};
+use crate::assignment::{Assignment, Record, Standing, Waiter};
 use crate::cli::Terminal;
 use crate::device::{Device, Inventory};
 use crate::host::Host;
@@ -135,7 +135,22 @@ impl View<'_> {
             let index = self.record.assignments[position].index.to_string();
             self.row([index, String::new(), "not here".to_owned(), String::new()], Some(position))
         }));
-        table(&rows, self.terminal, Some(&STATES)) + &self.quotas()
+        table(&rows, self.terminal, Some(&STATES)) + &self.waiting() + &self.quotas()
+    }
+
+    /// The queue of `exec --wait`, if there is one, in its order.
+    fn waiting(&self) -> String {
+        let mut waiters: Vec<&Waiter> = self.record.waiters.iter().collect();
+        if waiters.is_empty() {
+            return String::new();
+        }
+        waiters.sort_by_key(|waiter| waiter.ticket);
+        let mut rows = vec![["WAITING", "UNITS", "COMMAND"].map(str::to_owned).to_vec()];
+        rows.extend(waiters.into_iter().map(|Waiter { owner, amount, .. }| {
+            let command = json::command(self.host, owner).unwrap_or_default();
+            vec![owner.pid.to_string(), amount.to_string(), command]
+        }));
+        "\n".to_owned() + &table(&rows, self.terminal, None)
     }
 
     /// Where there are quotas, or somebody has a namespace of its own.

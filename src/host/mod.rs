@@ -24,7 +24,6 @@ pub(crate) mod node;
 pub(crate) mod owner;
 pub(crate) mod process;
 pub(crate) mod program;
-pub(crate) mod watch;
 pub(crate) mod wrapper;
 
 use std::cell::RefCell;

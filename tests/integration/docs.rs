@@ -64,7 +64,8 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
 fn every_name_in_the_json_is_documented() {
     let (host, owner) = (Sandbox::with_gpus(2), Process::start());
     host.answers(&format!("allocate 2 --owner {}", owner.pid()), "0,1\n");
-    fs::write(host.file(), host.text() + "? 5\tv=1;amount=1;ticket=1\n").unwrap();
+    let waiter = format!("? {}\tv=1;start=1;amount=1;ticket=1\n", owner.pid());
+    fs::write(host.file(), host.text() + &waiter).unwrap();
     let output = host.command("status --json --source simulated:1").output().unwrap();
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["version"], 1);
