@@ -119,7 +119,7 @@ _gpu__coord() {
             fi
             case "${prev}" in
                 --print)
-                    COMPREPLY=($(compgen -W "index host-index uuid pci" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "index host-index uuid pci env json spark" -- "${cur}"))
                     return 0
                     ;;
                 --owner)
@@ -225,7 +225,7 @@ _gpu__coord() {
             fi
             case "${prev}" in
                 --print)
-                    COMPREPLY=($(compgen -W "index host-index uuid pci" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "index host-index uuid pci env json spark" -- "${cur}"))
                     return 0
                     ;;
                 --owner)

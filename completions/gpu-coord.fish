@@ -45,10 +45,13 @@ complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "doctor" -d 'Whe
 complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "devices" -d 'Show the devices of this host'
 complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "check" -d 'Read configurations of Flink and Kubernetes before they are deployed'
 complete -c gpu-coord -n "__fish_gpu_coord_needs_command" -f -a "help" -d 'Print the help of a command'
-complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l print -d 'index (as the owner\'s CUDA counts), host-index, uuid or pci' -r -f -a "index\t''
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l print -d 'index (as the owner\'s CUDA counts), host-index, uuid, pci; or env, json, spark' -r -f -a "index\t''
 host-index\t''
 uuid\t''
-pci\t''"
+pci\t''
+env\t''
+json\t''
+spark\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l owner -d 'Process that holds the units, instead of the calling one' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l resource -d 'What kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l policy -d 'Of shared devices: spread over as many as there are, or pack' -r -f -a "spread\t''
@@ -89,10 +92,13 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l skip-busy -d 'Never 
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l print -d 'index (as the owner\'s CUDA counts), host-index, uuid or pci' -r -f -a "index\t''
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l print -d 'index (as the owner\'s CUDA counts), host-index, uuid, pci; or env, json, spark' -r -f -a "index\t''
 host-index\t''
 uuid\t''
-pci\t''"
+pci\t''
+env\t''
+json\t''
+spark\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l owner -d 'Process that holds the units, instead of the calling one' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l resource -d 'What kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l policy -d 'Of shared devices: spread over as many as there are, or pack' -r -f -a "spread\t''

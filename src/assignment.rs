@@ -1,5 +1,7 @@
 //! Owners and assignments: what the coordination file records. Values only.
 
+use std::path::Path;
+
 use crate::device::Identity;
 
 /// A process that holds units. What is not known is `None`, and counts against granting.
@@ -81,6 +83,18 @@ pub(crate) struct Withheld {
     /// From 1.
     pub(crate) line: usize,
     pub(crate) problem: String,
+}
+
+impl Withheld {
+    /// What is wrong in the file at `path`, and what to do.
+    pub(crate) fn message(&self, path: &Path) -> String {
+        let Withheld { index, line, problem } = self;
+        let path = path.display();
+        format!(
+            "{path}:{line}: {problem}, so that index {index} is withheld; correct the line, or delete it if no process \
+             holds the unit"
+        )
+    }
 }
 
 /// A unit that an operator keeps from being granted.

@@ -281,6 +281,12 @@ impl Inventory {
         self.slots(&unit.part())
     }
 
+    /// What names the device that has this index now; nothing if there is none.
+    pub(crate) fn identity_at(&self, index: u32) -> Identity {
+        let device = self.devices.iter().find(|device| device.index == index);
+        device.map(|device| device.identity.clone()).unwrap_or_default()
+    }
+
     /// Every UUID, of devices and of instances.
     pub(crate) fn uuids(&self) -> impl Iterator<Item = (Part, &str)> {
         self.devices.iter().enumerate().flat_map(|(device, described)| {

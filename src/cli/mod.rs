@@ -26,7 +26,7 @@ use std::time::Duration;
 pub(crate) use environment::{GRANT, Surroundings};
 pub(crate) use options::{
     Allocation, ByHand, Cgroup, Check, Command, Common, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices,
-    Doctor, Exec, Policy, Print, Reclaim, RequestOptions, SelectionOptions, SourceOptions, Status,
+    Doctor, Exec, Policy, Print, Reclaim, RequestOptions, SelectionOptions, SourceOptions, Status, Word,
 };
 pub(crate) use output::{Stdout, Terminal};
 pub(crate) use parse::{Task, refusal};

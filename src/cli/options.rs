@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::values::{Wait, amount, log, namespace, pid, seconds, wait};
@@ -277,7 +278,7 @@ pub(crate) struct Allocation {
     /// Take over the units of dead owners (always, in the bare form)
     #[arg(long)]
     pub(crate) check_dead: bool,
-    /// index (as the owner's CUDA counts), host-index, uuid or pci
+    /// index (as the owner's CUDA counts), host-index, uuid, pci; or env, json, spark
     #[arg(long, value_name = "WHAT", default_value = "index", hide_possible_values = true)]
     pub(crate) print: Print,
     #[command(flatten)]
@@ -454,15 +455,50 @@ pub(crate) struct Check {
     pub(crate) common: Common,
 }
 
-/// What is printed of each unit.
-///
-/// No doc comments on the variants: clap would make a second, longer help text of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// What is printed of what was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Print {
+    Word(Word),
+    Env,
+    Json,
+    Spark,
+}
+
+/// What is printed of each unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
     Index,
     HostIndex,
     Uuid,
     Pci,
+}
+
+impl ValueEnum for Print {
+    fn value_variants<'a>() -> &'a [Self] {
+        use Word::{HostIndex, Index, Pci, Uuid};
+        const ALL: [Print; 7] = [
+            Print::Word(Index),
+            Print::Word(HostIndex),
+            Print::Word(Uuid),
+            Print::Word(Pci),
+            Print::Env,
+            Print::Json,
+            Print::Spark,
+        ];
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self {
+            Print::Word(Word::Index) => "index",
+            Print::Word(Word::HostIndex) => "host-index",
+            Print::Word(Word::Uuid) => "uuid",
+            Print::Word(Word::Pci) => "pci",
+            Print::Env => "env",
+            Print::Json => "json",
+            Print::Spark => "spark",
+        }))
+    }
 }
 
 /// How an owner is kept to what it is given.

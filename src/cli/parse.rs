@@ -30,10 +30,13 @@ pub(crate) enum Task {
 
 /// `argv` is without the program's name.
 pub(super) fn parse(
-    argv: Vec<OsString>,
+    mut argv: Vec<OsString>,
     environment: &Environment,
     notes: &mut Notes,
 ) -> Result<Task, Error> {
+    if argv.is_empty() {
+        argv.extend(Variable::amount(environment.trusted(&mut Notes::default())));
+    }
     let (mut parser, words) = arguments::form(argv)?;
     let given = match parser.try_get_matches_from_mut(&words) {
         Ok(given) => given,
@@ -208,10 +211,10 @@ mod tests {
     #[rustfmt::skip] // a table
     fn the_environment_sets_what_the_command_line_leaves_open() {
         for (argv, variables, says) in [
-            ("2", &[("GPU_COORD_PRINT", "uuid")] as &[(&str, &str)],             "print: Uuid"),
-            ("2 --print pci", &[("GPU_COORD_PRINT", "uuid")],                    "print: Pci"),
-            ("2 --print pci", &[("GPU_COORD_PRINT", "no such thing")],           "print: Pci"),
-            ("allocate 2", &[("GPU_COORD_PRINT", "uuid")],                       "print: Uuid"),
+            ("2", &[("GPU_COORD_PRINT", "uuid")] as &[(&str, &str)],             "print: Word(Uuid)"),
+            ("2 --print pci", &[("GPU_COORD_PRINT", "uuid")],                    "print: Word(Pci)"),
+            ("2 --print pci", &[("GPU_COORD_PRINT", "no such thing")],           "print: Word(Pci)"),
+            ("allocate 2", &[("GPU_COORD_PRINT", "uuid")],                       "print: Word(Uuid)"),
             ("2", &[("GPU_COORD_COORDINATION_FILE", "/a b/c=d")],                "coordination_file: \"/a b/c=d\""),
             ("deallocateAll", &[("GPU_COORD_COORDINATION_FILE", "/a b")],        "coordination_file: \"/a b\""),
             ("2", &[("GPU_COORD_COORDINATION_FILE", "-v")],                      "coordination_file: \"-v\""),
@@ -242,7 +245,7 @@ mod tests {
     fn a_wrong_variable_is_named() {
         for (variables, says) in [
             (&[("GPU_COORD_PRINT", "uid")] as &[(&str, &str)],
-                "GPU_COORD_PRINT cannot be `uid`: it takes index, host-index, uuid or pci"),
+                "GPU_COORD_PRINT cannot be `uid`: it takes index, host-index, uuid, pci, env, json or spark"),
             (&[("GPU_COORD_DEADLINE", "1 s")],
                 "GPU_COORD_DEADLINE cannot be `1 s`: it takes seconds, more than 0 and at most 86400"),
             (&[("GPU_COORD_VERBOSE", "on")],
@@ -263,7 +266,7 @@ mod tests {
             (("GPU_COORD_PRNT", "uuid"),      &["GPU_COORD_PRNT is not a variable of gpu-coord; did you mean GPU_COORD_PRINT?"] as &[&str]),
             (("GPU_COORD_Print", "uuid"),     &["GPU_COORD_Print is not a variable of gpu-coord; did you mean GPU_COORD_PRINT?"]),
             (("GPU_COORD_COLOUR", "1"),       &["GPU_COORD_COLOUR is not a variable of gpu-coord"]),
-            (("GPU_COORD_AMOUNT", "1"),       &["GPU_COORD_AMOUNT is not a variable of gpu-coord"]),
+            (("GPU_COORD_AMOUNT", "1"),       &[]),
             (("GPU_COORD_HELP", "1"),         &["GPU_COORD_HELP is not a variable of gpu-coord"]),
             (("GPU_COORD_", "1"),             &["GPU_COORD_ is not a variable of gpu-coord"]),
             (("GPU_COORD_COLOUR", ""),        &[]),
@@ -279,7 +282,7 @@ mod tests {
     fn raised_privilege_chooses_no_root() {
         let argv = "2 --root /tmp --driver-root /tmp --coordination-file /c";
         let (task, warnings) = asked(argv, &[("GPU_COORD_PRINT", "uuid")], true).unwrap();
-        for says in ["root: \"/\"", "driver_root: None", "print: Index", "coordination_file: \"/c\""] {
+        for says in ["root: \"/\"", "driver_root: None", "print: Word(Index)", "coordination_file: \"/c\""] {
             assert!(task.contains(says), "{task}");
         }
         let cause = "is ignored: this program runs with more rights than its caller";

@@ -15,6 +15,9 @@ use crate::nearest::nearest;
 
 const PREFIX: &str = "GPU_COORD_";
 
+/// For callers that pass no word at all, as Spark's workers do.
+const AMOUNT: &str = "GPU_COORD_AMOUNT";
+
 /// A `GPU_COORD_` variable that is set, or an option of the configuration file as one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Variable {
@@ -30,6 +33,12 @@ impl Variable {
         let is_set = name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) && !value.is_empty();
         let name = name.to_string_lossy().into_owned();
         is_set.then(|| Variable { spelt: name.clone(), name, value: value.to_owned() })
+    }
+
+    /// The AMOUNT of a call without any words.
+    pub(super) fn amount(variables: &[Variable]) -> Option<OsString> {
+        let amount = variables.iter().find(|variable| variable.name == AMOUNT)?;
+        Some(amount.value.clone())
     }
 
     /// As which an option is set in the configuration file.
@@ -117,7 +126,7 @@ pub(super) fn unknown(variables: &[Variable]) -> Vec<String> {
         return Vec::new();
     }
     let known = known();
-    let is_known = |name: &str| known.iter().any(|known| known == name) || name == GRANT;
+    let is_known = |name: &str| known.iter().any(|known| known == name) || matches!(name, GRANT | AMOUNT);
     let unknown = variables.iter().filter(|variable| !is_known(&variable.name));
     unknown.map(|variable| complaint(&variable.name, &known)).collect()
 }

@@ -2,12 +2,13 @@
 
 use std::os::unix::process::parent_id;
 
+use super::answer::Told;
 use super::choice::Choice;
 use super::eligible::eligible;
 use super::grant::{Given, Handover, Request};
 use super::kin::Kin;
 use super::remains::Remains;
-use super::{Context, answer};
+use super::{Context, answer, mps};
 use crate::assignment::{Owner, Record, Standing};
 use crate::cli::{Allocation, Policy, Print, Stdout};
 use crate::error::Error;
@@ -92,7 +93,7 @@ struct Answer<'a> {
 
 impl Handover for Answer<'_> {
     fn prepare(&mut self, given: &Given<'_>) -> Result<(), Error> {
-        self.line = answer::line(given.inventory, given.units, given.seen, self.print)?;
+        self.line = answer::text(&given.told(), self.print)?;
         Ok(())
     }
 
@@ -127,6 +128,9 @@ fn first(request: &Request<'_>, options: &Allocation, notes: &mut Notes) -> Resu
         units: request.units,
     };
     let units = choice.make(&context.host, &wanted, notes)?;
-    let line = answer::line(request.inventory, &units, request.seen, options.print)?;
+    let (inventory, seen) = (request.inventory, request.seen);
+    let variables = mps::variables(context, inventory, request.resources, &units);
+    let told = Told { inventory, units: &units, seen, is_confined: false, variables: &variables };
+    let line = answer::text(&told, options.print)?;
     context.print(&line, notes)
 }

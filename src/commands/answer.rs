@@ -1,42 +1,92 @@
-//! The answer of an allocation: one line, which Flink takes for the indexes.
+//! The answer of an allocation: one line, which Flink takes for the indexes, or what another engine reads.
 
-use crate::cli::Print;
+use serde_json::{Map, Value, json};
+
+use super::runtime;
+use crate::cli::{Print, Word};
 use crate::device::{Device, Inventory, Part, Unit};
 use crate::error::Error;
 use crate::visible::Seen;
 
-/// `seen`: how the owner counts; where no variable hides a device from it, as the vendor's tool does.
-pub(super) fn line(
+/// What an owner is told.
+pub(super) struct Told<'a> {
+    pub(super) inventory: &'a Inventory,
+    pub(super) units: &'a [Unit],
+    /// How the owner counts; where no variable hides a device from it, as the vendor's tool does.
+    pub(super) seen: &'a Seen,
+    /// Whether it can open these units alone.
+    pub(super) is_confined: bool,
+    /// What else its runtime is to read of its environment.
+    pub(super) variables: &'a [(&'static str, String)],
+}
+
+/// The answer as it is printed.
+pub(super) fn text(told: &Told<'_>, print: Print) -> Result<String, Error> {
+    let words = |word| words(told.inventory, told.units, told.seen, word);
+    let line = match print {
+        Print::Word(word) => words(word)?.join(","),
+        Print::Env => return env(told),
+        Print::Json => json(told)?.to_string(),
+        // Spark's `ResourceInformation`, which a worker wants of its discovery script.
+        Print::Spark => json!({ "name": "gpu", "addresses": words(Word::Index)? }).to_string(),
+    };
+    Ok(line + "\n")
+}
+
+/// `NAME=VALUE`, a line each, as `EnvironmentFile=` of systemd reads them; what is to be unset is left empty.
+fn env(told: &Told<'_>) -> Result<String, Error> {
+    let line = |(name, value): (&str, Option<String>)| format!("{name}={}\n", value.unwrap_or_default());
+    Ok(runtime::variables(told)?.into_iter().map(line).collect())
+}
+
+/// On one line.
+fn json(told: &Told<'_>) -> Result<Value, Error> {
+    let unit = |unit: &Unit| {
+        let identity = told.inventory.identity(unit);
+        json!({
+            "index": told.inventory.devices[unit.device].index,
+            "slot": unit.slot,
+            "uuid": identity.uuid,
+            "pci": identity.pci.map(|pci| pci.to_string()),
+            "id": identity.id,
+        })
+    };
+    let set = runtime::variables(told)?.into_iter().map(|(name, value)| (name.to_owned(), json!(value)));
+    let units: Vec<Value> = told.units.iter().map(unit).collect();
+    Ok(json!({ "version": 1, "units": units, "environment": set.collect::<Map<_, _>>() }))
+}
+
+/// A word for each device or instance.
+pub(super) fn words(
     inventory: &Inventory,
     units: &[Unit],
     seen: &Seen,
-    print: Print,
-) -> Result<String, Error> {
+    print: Word,
+) -> Result<Vec<String>, Error> {
     let relative = Some(seen).filter(|seen| seen.is_relative(inventory));
-    let word = |unit: &Unit| match unit.instance {
-        Some(_) => of_instance(inventory, unit, print),
-        None => of_device(inventory, unit.device, relative, print),
-    };
     let mut words: Vec<String> = Vec::new();
     for unit in units {
-        let word = word(unit)?;
+        let word = match unit.instance {
+            Some(_) => of_instance(inventory, unit, print)?,
+            None => of_device(inventory, unit.device, relative, print)?,
+        };
         // Two shares of one device are one device: CUDA sees none at all if one is named twice.
         if unit.slot.is_none() || !words.contains(&word) {
             words.push(word);
         }
     }
-    Ok(words.join(",") + "\n")
+    Ok(words)
 }
 
 /// CUDA takes an instance by its UUID only.
-fn of_instance(inventory: &Inventory, unit: &Unit, print: Print) -> Result<String, Error> {
+fn of_instance(inventory: &Inventory, unit: &Unit, print: Word) -> Result<String, Error> {
     let device = &inventory.devices[unit.device];
     let uuid = inventory.identity(unit).uuid.clone();
     match print {
-        Print::Index | Print::HostIndex | Print::Uuid => {
+        Word::Index | Word::HostIndex | Word::Uuid => {
             uuid.ok_or_else(|| lacks(inventory, device, "UUID of its instance"))
         }
-        Print::Pci => Err(lacks(inventory, device, "PCI address of its instance alone")),
+        Word::Pci => Err(lacks(inventory, device, "PCI address of its instance alone")),
     }
 }
 
@@ -45,17 +95,17 @@ fn of_device(
     inventory: &Inventory,
     at: usize,
     relative: Option<&Seen>,
-    print: Print,
+    print: Word,
 ) -> Result<String, Error> {
     let device = &inventory.devices[at];
     let (word, what) = match (print, relative) {
-        (Print::Index, Some(seen)) => {
+        (Word::Index, Some(seen)) => {
             let position = seen.parts.iter().position(|seen| *seen == Part::whole(at));
             (position.map(|position| position.to_string()), "place among the devices that the owner sees")
         }
-        (Print::Index | Print::HostIndex, _) => (Some(device.index.to_string()), "index"),
-        (Print::Uuid, _) => (device.identity.uuid.clone(), "UUID"),
-        (Print::Pci, _) => (device.identity.pci.map(|pci| pci.to_string()), "PCI address"),
+        (Word::Index | Word::HostIndex, _) => (Some(device.index.to_string()), "index"),
+        (Word::Uuid, _) => (device.identity.uuid.clone(), "UUID"),
+        (Word::Pci, _) => (device.identity.pci.map(|pci| pci.to_string()), "PCI address"),
     };
     word.ok_or_else(|| lacks(inventory, device, what))
 }
@@ -63,7 +113,7 @@ fn of_device(
 fn lacks(inventory: &Inventory, device: &Device, what: &str) -> Error {
     let Device { index, .. } = device;
     Error::Inventory(format!(
-        "device {index} has no {what} in source {}; print something else",
+        "device {index} has no {what} in source {}; `--print host-index` has what every device has",
         inventory.source
     ))
 }

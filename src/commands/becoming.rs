@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::grant::{Given, Handover};
-use super::{Context, answer};
-use crate::cli::{self, Exec, GRANT, Print};
+use super::{Context, runtime};
+use crate::cli::{self, Exec, GRANT};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host::account::{Account, Entry};
 use crate::host::execute;
-use crate::inventory::{Source, Vendor};
+use crate::inventory::Source;
 use crate::notes::Notes;
 
 /// What this process is about to become.
@@ -55,40 +55,6 @@ impl<'a> Becoming<'a> {
 
     fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
         self.environment.push((name, Some(value.into())));
-    }
-
-    fn unset(&mut self, name: &'static str) {
-        self.environment.push((name, None));
-    }
-
-    /// What the runtime of the vendor reads, so that it finds these devices and no others. CUDA's own order of
-    /// devices is by speed, unless it is told.
-    fn show(&mut self, given: &Given<'_>) -> Result<(), Error> {
-        if matches!(self.options.request.source.source, Source::File(_)) {
-            return Ok(()); // devices of any kind, which no variable names
-        }
-        // In the host's order, in which those inside are told one after the other.
-        let mut units = given.units.to_vec();
-        units.sort_by_key(|unit| (unit.device, unit.instance, unit.slot));
-        let list = |print| {
-            let line = answer::line(given.inventory, &units, given.seen, print)?;
-            Ok::<String, Error>(line.trim_end().to_owned())
-        };
-        if Vendor::of(&given.inventory.source) == Some(Vendor::Amd) {
-            self.set(
-                "ROCR_VISIBLE_DEVICES",
-                list(if given.is_confined { Print::Index } else { Print::HostIndex })?,
-            );
-            // Both would count again what ROCr leaves.
-            self.unset("HIP_VISIBLE_DEVICES");
-            self.unset("CUDA_VISIBLE_DEVICES");
-            return Ok(());
-        }
-        let uuids = list(Print::Uuid)?;
-        self.set("CUDA_VISIBLE_DEVICES", &uuids);
-        self.set("NVIDIA_VISIBLE_DEVICES", uuids);
-        self.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-        Ok(())
     }
 
     /// Where those inside are to ask, if they are not told otherwise.
@@ -134,8 +100,8 @@ impl<'a> Becoming<'a> {
 
 impl Handover for Becoming<'_> {
     fn prepare(&mut self, given: &Given<'_>) -> Result<(), Error> {
-        self.show(given)?;
-        given.variables.iter().for_each(|(name, value)| self.set(name, value));
+        let variables = runtime::variables(&given.told())?.into_iter();
+        self.environment.extend(variables.map(|(name, value)| (name, value.map(OsString::from))));
         self.set(GRANT, format!("{:016x}", given.grant.id));
         self.say_where()
     }

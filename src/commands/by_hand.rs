@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use nix::unistd::getuid;
 
 use super::Context;
+use super::judged::Judged;
 use super::remains::Remains;
 use crate::assignment::{Assignment, Drained, Grant, Record, Standing};
 use crate::cli::ByHand;
@@ -13,8 +14,6 @@ use crate::coordination::plan::Change;
 use crate::coordination::settle;
 use crate::device::{Inventory, Relation, Unit};
 use crate::error::Error;
-use crate::host::liveness::Liveness;
-use crate::host::owner;
 use crate::notes::Notes;
 use crate::policy;
 use crate::selection::Selection;
@@ -76,10 +75,7 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     let Some(ledger) = hand.ledger(notes)? else { return Ok(()) };
     let record = ledger.record();
     let occupancy = policy::occupancy(&hand.inventory, record);
-    let liveness = Liveness::new(&context.host, ledger.facts());
-    let standing = |position: usize| -> Standing {
-        liveness.standing(&record.assignments[position], occupancy.is_here[position])
-    };
+    let judged = Judged::new(&context.host, record, ledger.facts(), Some(&occupancy));
     let places = occupancy.places.iter().filter(|place| hand.units.contains(&place.unit));
     let mut released: Vec<usize> = places.flat_map(|place| place.holders.iter().copied()).collect();
     released.sort_unstable();
@@ -91,11 +87,10 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
         let alive = notes.warnings.pop().unwrap_or_default();
         return Err(Error::Refused(format!("device {index} is not released: {alive}")));
     }
-    if let Some(living) = released.iter().find(|position| standing(**position) == Standing::Alive) {
+    if let Some(living) = released.iter().find(|position| judged.standing(**position) == Standing::Alive) {
         return Err(kept(&record.assignments[*living]));
     }
-    let mut change = hand.settled(record, &standing);
-    change.gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
+    let mut change = judged.change(Some(&hand.inventory), false);
     change.stale.retain(|position| !released.contains(position));
     change.settled.retain(|(position, _)| !released.contains(position));
     change.passed = rest_of_grants(record, &released);
@@ -173,24 +168,11 @@ impl<'a> Hand<'a> {
         (0..record.drained.len()).filter(|at| is_meant(&record.drained[*at])).collect()
     }
 
-    /// Every write of ours settles the script's lines before.
-    fn settled(&self, record: &Record, standing: &dyn Fn(usize) -> Standing) -> Change {
-        let identity = |index: u32| {
-            let device = self.inventory.devices.iter().find(|device| device.index == index);
-            device.map(|device| device.identity.clone()).unwrap_or_default()
-        };
-        settle::settle(record, false, standing, |pid| owner::of(&self.context.host, pid), identity)
-    }
-
     fn commit(&self, ledger: Ledger, change: Change) -> Result<(), Error> {
         let record = ledger.record();
         let occupancy = policy::occupancy(&self.inventory, record);
-        let liveness = Liveness::new(&self.context.host, ledger.facts());
-        let standing = |position: usize| -> Standing {
-            liveness.standing(&record.assignments[position], occupancy.is_here[position])
-        };
-        let Change { stale, settled, .. } = self.settled(record, &standing);
-        let gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
+        let judged = Judged::new(&self.context.host, record, ledger.facts(), Some(&occupancy));
+        let Change { stale, settled, gone, .. } = judged.change(Some(&self.inventory), false);
         super::block_signals();
         ledger.commit(&Change { stale, settled, gone, ..change })?;
         Ok(())

@@ -3,16 +3,14 @@
 use std::collections::HashMap;
 
 use super::Context;
+use super::judged::Judged;
 use super::remains::Remains;
 use crate::assignment::{Assignment, Record, Standing};
 use crate::cgroup::Group;
 use crate::cli::DeallocateAll;
 use crate::coordination::ledger::Ledger;
-use crate::coordination::settle;
-use crate::device::Identity;
 use crate::error::Error;
 use crate::host::Host;
-use crate::host::liveness::Liveness;
 use crate::host::owner::{self, Form, Found};
 use crate::notes::Notes;
 use crate::policy;
@@ -40,9 +38,8 @@ pub(super) fn run(context: &Context<'_>, options: &DeallocateAll, notes: &mut No
 fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Notes) -> Result<usize, Error> {
     let host = &context.host;
     let record = ledger.record();
-    let liveness = Liveness::new(host, ledger.facts());
-    // No inventory is read, so no other boot is judged.
-    let standing = |position: usize| liveness.standing(&record.assignments[position], false);
+    let judged = Judged::new(host, record, ledger.facts(), None);
+    let standing = |position: usize| judged.standing(position);
     let released = of(host, record, found, &standing);
     super::block_signals();
     let released = undo_groups(context, record, released, &standing, notes)?;
@@ -50,9 +47,7 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     if released.is_empty() {
         return Ok(0);
     }
-    let mut change =
-        settle::settle(record, false, standing, |pid| owner::of(host, pid), |_| Identity::default());
-    change.gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
+    let mut change = judged.change(None, false);
     change.stale.retain(|position| !released.contains(position));
     change.settled.retain(|(position, _)| !released.contains(position));
     let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();

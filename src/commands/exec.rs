@@ -8,7 +8,7 @@ use super::kin::Kin;
 use super::queue::Queue;
 use super::waiting;
 use crate::assignment::Owner;
-use crate::cli::{Exec, Print, Wait};
+use crate::cli::{Exec, Print, Wait, Word};
 use crate::device::{Inventory, Unit};
 use crate::error::Error;
 use crate::host::account::Account;
@@ -76,7 +76,7 @@ pub(super) fn attempt(
         keeps_rights: becoming.account().is_none_or(|account| account.uid == 0),
         is_passed_on: true,
         queue,
-        print: Print::Uuid,
+        print: Print::Word(Word::Uuid),
         inventory,
         resources,
         seen,

@@ -3,23 +3,24 @@
 use std::path::Path;
 
 use super::Context;
+use super::answer::Told;
 use super::choice::Choice;
 use super::isolation::{self, Isolation, Situation};
+use super::judged::Judged;
 use super::kin::Kin;
 use super::mps;
 use super::queue::{self, Queue, Waiters};
 use super::quota::Counting;
 use super::remains::Remains;
-use crate::assignment::{Assignment, Grant, Origin, Owner, Standing};
+use crate::assignment::{Assignment, Grant, Origin, Owner};
 use crate::cgroup::Confined;
 use crate::cli::watchdog::Guard;
 use crate::cli::{Cgroup, Policy, Print, RequestOptions};
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
 use crate::coordination::settle;
-use crate::device::{Identity, Inventory, Unit};
+use crate::device::{Inventory, Unit};
 use crate::error::Error;
-use crate::host::liveness::Liveness;
 use crate::host::owner;
 use crate::notes::Notes;
 use crate::policy::{self, Occupancy, Used, turn};
@@ -60,6 +61,14 @@ pub(super) struct Given<'a> {
     /// What else its runtime is to be told.
     pub(super) variables: Vec<(&'static str, String)>,
     pub(super) grant: Grant,
+}
+
+impl Given<'_> {
+    /// What of it concerns the owner.
+    pub(super) fn told(&self) -> Told<'_> {
+        let Given { inventory, units, seen, is_confined, ref variables, .. } = *self;
+        Told { inventory, units, seen, is_confined, variables }
+    }
 }
 
 /// The way from the record to the owner.
@@ -176,10 +185,8 @@ impl Request<'_> {
         let record = ledger.record();
         let occupancy = policy::occupancy(self.inventory, record);
         warn(&occupancy, &self.options.file.coordination_file, notes);
-        let liveness = Liveness::new(host, ledger.facts());
-        let standing = |position: usize| -> Standing {
-            liveness.standing(&record.assignments[position], occupancy.is_here[position])
-        };
+        let judged = Judged::new(host, record, ledger.facts(), Some(&occupancy));
+        let standing = |position: usize| judged.standing(position);
         let situation =
             Situation { inventory: self.inventory, owner: requester, record, occupancy: &occupancy };
         let isolation = self.isolation(&situation, notes)?;
@@ -199,7 +206,7 @@ impl Request<'_> {
             record,
             occupancy: &occupancy,
             standing: &standing,
-            liveness: &liveness,
+            liveness: judged.liveness(),
             units: self.units,
         };
         let turn = self.queue.map_or(Ok(()), |queue| queue.check(&waiters, requester, self.options.amount));
@@ -213,10 +220,7 @@ impl Request<'_> {
             counting.check(quotas, requester, self.options.namespace.as_deref(), units)?;
             mps::check(self.context, self.resources, units)?;
         }
-        let owner = |pid| owner::of(host, pid);
-        let mut change =
-            settle::settle(record, self.takes_over, standing, owner, |index| self.identity(index));
-        change.gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
+        let mut change = judged.change(Some(self.inventory), self.takes_over);
         if units.is_ok() {
             change.gone.extend(turn::of(record, requester));
         }
@@ -281,11 +285,6 @@ impl Request<'_> {
         }
     }
 
-    fn identity(&self, index: u32) -> Identity {
-        let device = self.inventory.devices.iter().find(|device| device.index == index);
-        device.map(|device| device.identity.clone()).unwrap_or_default()
-    }
-
     fn assignments(&self, owner: &Owner, given: &Given<'_>, cgroup: Option<&str>) -> Vec<Assignment> {
         let since = settle::now();
         let assignment = |unit: &Unit| {
@@ -312,13 +311,5 @@ impl Request<'_> {
 pub(super) fn warn(occupancy: &Occupancy<'_>, path: &Path, notes: &mut Notes) {
     let mut withheld: Vec<_> = occupancy.places.iter().filter_map(|place| place.withheld).collect();
     withheld.dedup();
-    for line in withheld {
-        notes.warn(format!(
-            "{}:{}: {}, so that index {} is withheld; correct the line, or delete it if no process holds the unit",
-            path.display(),
-            line.line,
-            line.problem,
-            line.index
-        ));
-    }
+    notes.warnings.extend(withheld.iter().map(|line| line.message(path)));
 }

@@ -5,7 +5,7 @@ use crate::assignment::{Assignment, Owner, Record};
 use crate::cgroup::denylist::{Nodes, Span};
 use crate::cgroup::membership::Version;
 use crate::cgroup::{self, Confined, Group};
-use crate::cli::{Cgroup, Print};
+use crate::cli::{Cgroup, Print, Word};
 use crate::device::{Inventory, Unit};
 use crate::error::Error;
 use crate::host::Host;
@@ -133,7 +133,8 @@ impl<'a> Isolation<'a> {
 
     /// What is printed must stay true: whoever counts what it can open counts anew when that changes.
     pub(super) fn check_numbering(&self, print: Print, seen: &Seen) -> Result<(), Error> {
-        if print != Print::Index {
+        let is_counted = matches!(print, Print::Word(Word::Index) | Print::Spark);
+        if !is_counted {
             return Ok(());
         }
         if !self.held.is_empty() {

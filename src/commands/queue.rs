@@ -9,16 +9,15 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::Context;
+use super::judged::Judged;
 use crate::assignment::{Owner, Record, Standing, Waiter};
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
-use crate::coordination::settle;
-use crate::device::{Identity, Inventory, Unit};
+use crate::device::{Inventory, Unit};
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::events::Signals;
 use crate::host::liveness::Liveness;
-use crate::host::owner;
 use crate::policy::{Occupancy, State, turn, units};
 
 /// The place of one process in the queue.
@@ -144,12 +143,7 @@ fn remove(context: &Context<'_>, path: &Path, requester: &Owner) -> Result<(), E
     if own.is_empty() {
         return Ok(());
     }
-    let liveness = Liveness::new(host, ledger.facts());
-    // No inventory is read, so no other boot is judged.
-    let standing = |position: usize| liveness.standing(&record.assignments[position], false);
-    let owner = |pid| owner::of(host, pid);
-    let mut change = settle::settle(record, false, standing, owner, |_| Identity::default());
-    change.gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
+    let mut change = Judged::new(host, record, ledger.facts(), None).change(None, false);
     change.gone.extend(own);
     ledger.commit(&change).map(drop)
 }

@@ -4,18 +4,16 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::Context;
+use super::judged::Judged;
 use super::remains::Remains;
 use crate::assignment::{Assignment, Record, Standing};
 use crate::cgroup::Group;
 use crate::cli::Reclaim;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
-use crate::coordination::settle;
-use crate::device::{Identity, Inventory};
+use crate::device::Inventory;
 use crate::error::Error;
 use crate::host::Host;
-use crate::host::liveness::Liveness;
-use crate::host::owner;
 use crate::notes::Notes;
 use crate::policy;
 
@@ -52,13 +50,9 @@ impl Reclaimer<'_> {
     fn reclaim(&self, ledger: Ledger, notes: &mut Notes) -> Result<String, Error> {
         let record = ledger.record();
         let occupancy = policy::occupancy(self.inventory, record);
-        let liveness = Liveness::new(self.host, ledger.facts());
-        let standing = |position: usize| -> Standing {
-            liveness.standing(&record.assignments[position], occupancy.is_here[position])
-        };
-        let owner = |pid| owner::of(self.host, pid);
-        let mut change = settle::settle(record, true, standing, owner, |index| self.identity(index));
-        change.gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
+        let judged = Judged::new(self.host, record, ledger.facts(), Some(&occupancy));
+        let standing = |position: usize| judged.standing(position);
+        let mut change = judged.change(Some(self.inventory), true);
         let remains = Remains::of(self.host, record);
         let groups = self.groups(record, &remains, &standing, notes);
         change.stale.retain(|position| !remains.has_orphans(*position));
@@ -71,11 +65,6 @@ impl Reclaimer<'_> {
             self.context.note_reclaimed(&stale);
         }
         Ok(done)
-    }
-
-    fn identity(&self, index: u32) -> Identity {
-        let device = self.inventory.devices.iter().find(|device| device.index == index);
-        device.map(|device| device.identity.clone()).unwrap_or_default()
     }
 
     /// Clears the groups of dead owners.

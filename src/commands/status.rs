@@ -135,6 +135,7 @@ fn inventory(
 
 fn doubts(snapshot: Option<&Snapshot>, record: &Record, path: &Path, notes: &mut Notes) {
     let Some(snapshot) = snapshot else { return };
+    let file = path;
     let path = path.display();
     if !snapshot.is_consistent {
         notes.warn(format!(
@@ -144,10 +145,5 @@ fn doubts(snapshot: Option<&Snapshot>, record: &Record, path: &Path, notes: &mut
     if let Some(doubts) = &snapshot.doubts {
         notes.warn(format!("{path}: {doubts}"));
     }
-    for line in &record.withheld {
-        notes.warn(format!(
-            "{path}:{}: {}, so that index {} is withheld",
-            line.line, line.problem, line.index
-        ));
-    }
+    notes.warnings.extend(record.withheld.iter().map(|line| line.message(file)));
 }

@@ -4,15 +4,16 @@
 use std::collections::BTreeSet;
 
 use super::allocate::find_owner;
+use super::answer::Told;
+use super::judged::Judged;
 use super::{Context, answer, eligible};
 use crate::assignment::{Assignment, Grant, Origin, Owner, Record, Standing};
 use crate::cli::{Allocation, Cgroup, RequestOptions};
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
 use crate::coordination::settle;
-use crate::device::{Identity, Inventory, Unit};
+use crate::device::{Inventory, Unit};
 use crate::error::Error;
-use crate::host::liveness::Liveness;
 use crate::host::owner::{self, Form};
 use crate::notes::Notes;
 use crate::policy::{self, Occupancy};
@@ -48,9 +49,8 @@ pub(super) fn run(
     let ledger = ledger.ok_or_else(unknown)?;
     let record = ledger.record();
     let occupancy = policy::occupancy(&inventory, record);
-    let liveness = Liveness::new(&context.host, ledger.facts());
-    let standing =
-        |position: usize| liveness.standing(&record.assignments[position], occupancy.is_here[position]);
+    let judged = Judged::new(&context.host, record, ledger.facts(), Some(&occupancy));
+    let standing = |position: usize| judged.standing(position);
     let mut passing = Passing::of(record, &occupancy, id, |position| standing(position) != Standing::Dead);
     if passing.all.is_empty() {
         return Err(unknown());
@@ -59,13 +59,13 @@ pub(super) fn run(
     let seen = passing.limit(asked, (&inventory, &resources), seen)?;
     let count = passing.count(asked.amount)?;
     let units: Vec<Unit> = passing.units[..count].iter().map(|(_, unit)| *unit).collect();
-    let answer = answer::line(&inventory, &units, &seen, options.print)?;
+    let is_confined = passing.is_confined;
+    let told = Told { inventory: &inventory, units: &units, seen: &seen, is_confined, variables: &[] };
+    let answer = answer::text(&told, options.print)?;
     let mut change = passing.change(record, id, count, &requester);
-    // As before every first write; what is passed on is none of the script's.
-    let owner = |pid| owner::of(&context.host, pid);
-    let settled = settle::settle(record, false, standing, owner, |_| Identity::default());
-    (change.stale, change.settled) = (settled.stale, settled.settled);
-    change.gone = settle::gone(record, |waiter| liveness.of_waiter(waiter));
+    // What is passed on is none of the script's.
+    Change { stale: change.stale, settled: change.settled, gone: change.gone, .. } =
+        judged.change(None, false);
     owner::recheck(&context.host, &requester)?;
     context.check_strict(notes)?;
     super::block_signals();

@@ -162,7 +162,10 @@ fn options_of_the_script_are_those_of_the_program() {
                 "`--enable-coordinatoin` is not an option of `gpu-coord AMOUNT`; did you mean `--enable-coordination`?",
             ),
         ),
-        ("--print uid", Some("--print cannot be `uid`: it takes index, host-index, uuid or pci")),
+        (
+            "--print uid",
+            Some("--print cannot be `uid`: it takes index, host-index, uuid, pci, env, json or spark"),
+        ),
         ("--coordination-file", Some("--coordination-file needs a value; see `gpu-coord 1 --help`")),
         (
             "--enable-coordination-mode --no-coordination",

@@ -138,9 +138,9 @@ fn what_clap_refuses_is_one_line_of_ours() {
         ("2 --coordination-file", "--coordination-file needs a value; see `gpu-coord 1 --help`"),
         ("2 --coordination-file=", "--coordination-file needs a value; see `gpu-coord 1 --help`"),
         ("2 --coordination-file --enable-coordination-mode", "--coordination-file needs a value; see `gpu-coord 1 --help`"),
-        ("2 --print", "--print needs a value; it takes index, host-index, uuid or pci"),
-        ("2 --print=", "--print needs a value; it takes index, host-index, uuid or pci"),
-        ("2 --print=uid", "--print cannot be `uid`: it takes index, host-index, uuid or pci"),
+        ("2 --print", "--print needs a value; it takes index, host-index, uuid, pci, env, json or spark"),
+        ("2 --print=", "--print needs a value; it takes index, host-index, uuid, pci, env, json or spark"),
+        ("2 --print=uid", "--print cannot be `uid`: it takes index, host-index, uuid, pci, env, json or spark"),
         ("status --json=yes", "--json takes no value, not `yes`"),
         ("2 --deadline 0", "--deadline cannot be `0`: it takes seconds, more than 0 and at most 86400"),
         ("2 --deadline=-1", "--deadline cannot be `-1`: it takes seconds, more than 0 and at most 86400"),
@@ -242,7 +242,7 @@ fn a_value_with_a_blank_comes_by_the_environment() {
 #[rustfmt::skip] // a table
 fn a_wrong_variable_is_named() {
     for (name, value, message) in [
-        ("GPU_COORD_PRINT",    "uid",  "it takes index, host-index, uuid or pci"),
+        ("GPU_COORD_PRINT",    "uid",  "it takes index, host-index, uuid, pci, env, json or spark"),
         ("GPU_COORD_DEADLINE", "soon", "it takes seconds, more than 0 and at most 86400"),
         ("GPU_COORD_OWNER",    "0",    "it takes the pid of a process, from 1 to 4194303"),
         ("GPU_COORD_VERBOSE",  "on",   "it takes 1, true, yes, 0, false or no"),
@@ -540,4 +540,30 @@ impl Installed {
         file.set_permissions(Permissions::from_mode(0o755)).unwrap();
         tools
     }
+}
+
+#[test]
+fn an_answer_is_what_other_engines_read() {
+    let uuid = |index: u32| format!("GPU-00000000-0000-4000-8000-00000000000{index}");
+    let env = format!(
+        "CUDA_VISIBLE_DEVICES={0},{1}\nNVIDIA_VISIBLE_DEVICES={0},{1}\nCUDA_DEVICE_ORDER=PCI_BUS_ID\n",
+        uuid(0),
+        uuid(1)
+    );
+    answers(&words("2 --source simulated:3 --print env"), &[], &env, "");
+    answers(
+        &words("2 --source simulated:3 --print spark"),
+        &[],
+        "{\"addresses\":[\"0\",\"1\"],\"name\":\"gpu\"}\n",
+        "",
+    );
+    let json = format!(
+        "{{\"environment\":{{\"CUDA_DEVICE_ORDER\":\"PCI_BUS_ID\",\"CUDA_VISIBLE_DEVICES\":\"{0}\",\"NVIDIA_VISIBLE_DEVICES\":\
+         \"{0}\"}},\"units\":[{{\"id\":null,\"index\":0,\"pci\":\"fffffff0:00:00.0\",\"slot\":null,\"uuid\":\"{0}\"}}],\"version\":1}}\n",
+        uuid(0)
+    );
+    answers(&words("1 --source simulated:3 --print json"), &[], &json, "");
+    // As Spark's worker calls its discovery script: with no word at all.
+    let set = [("GPU_COORD_AMOUNT", "3"), ("GPU_COORD_SOURCE", "simulated:3"), ("GPU_COORD_PRINT", "spark")];
+    answers(&[], &set, "{\"addresses\":[\"0\",\"1\",\"2\"],\"name\":\"gpu\"}\n", "");
 }

@@ -23,16 +23,7 @@ pub(super) fn look(
         Err(error) => return findings.fail(CHECK, error.chain()),
     };
     for line in &snapshot.record.withheld {
-        findings.fail(
-            CHECK,
-            format!(
-                "{}:{}: {}, so that index {} is withheld; correct the line, or delete it if no process holds the unit",
-                path.display(),
-                line.line,
-                line.problem,
-                line.index
-            ),
-        );
+        findings.fail(CHECK, line.message(path));
     }
     if let Some(doubts) = &snapshot.doubts {
         findings.fail(CHECK, format!("{}: {doubts}", path.display()));

@@ -69,7 +69,7 @@ fn a_wrong_option_is_told_with_the_file() {
         ("help: true",            "config.yaml:3:13: `help` is no option that can be set here"),
         ("print: uuid, config: x", "config.yaml:3:26: `config` is no option that can be set here"),
         ("config-key: x",         "config.yaml:3:13: `config-key` is no option that can be set here"),
-        ("print: uid",            "config.yaml: options: `print` cannot be `uid`: it takes index, host-index, uuid or pci"),
+        ("print: uid",            "config.yaml: options: `print` cannot be `uid`: it takes index, host-index, uuid, pci, env, json or spark"),
         ("deadline: soon",        "config.yaml: options: `deadline` cannot be `soon`: it takes seconds, more than 0 and at most 86400"),
         ("skip-busy: maybe",      "config.yaml: options: `skip-busy` cannot be `maybe`: it takes 1, true, yes, 0, false or no"),
         ("skip-busy: true, skip_busy: false", "config.yaml: options: `skip-busy` and `skip_busy` set the same option"),
@@ -84,7 +84,7 @@ fn a_wrong_option_is_told_with_the_file() {
 #[test]
 fn a_wrong_variable_is_told_as_one() {
     let host = Host::new(1, &options("deadline: 5"));
-    let says = "gpu-coord: GPU_COORD_PRINT cannot be `uid`: it takes index, host-index, uuid or pci\n";
+    let says = "gpu-coord: GPU_COORD_PRINT cannot be `uid`: it takes index, host-index, uuid, pci, env, json or spark\n";
     host.command("1").env("GPU_COORD_PRINT", "uid").assert().code(2).stdout("").stderr(says);
 }
 
