@@ -32,7 +32,7 @@ const ROOT_HELP: &str = "{about-with-newline}\n{usage-heading} {usage}\n\nComman
     version,
     about = "Hands the GPUs of this host to processes, so that no GPU is held by two",
     override_usage = "gpu-coord AMOUNT [OPTIONS]\n       gpu-coord COMMAND [OPTIONS]",
-    after_help = "AMOUNT alone is what Flink calls; its options are those of `allocate`.\n\
+    after_help = "AMOUNT alone is what Flink calls; its options: gpu-coord 1 --help\n\
                   Example: gpu-coord 2 --source simulated:8",
 )]
 pub(crate) struct Cli {

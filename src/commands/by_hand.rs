@@ -15,7 +15,7 @@ use crate::coordination::settle;
 use crate::device::{Inventory, Relation, Unit};
 use crate::error::Error;
 use crate::notes::Notes;
-use crate::policy;
+use crate::policy::{self, Occupancy};
 use crate::selection::Selection;
 
 /// What is meant, and the record under its lock.
@@ -80,6 +80,9 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     let mut released: Vec<usize> = places.flat_map(|place| place.holders.iter().copied()).collect();
     released.sort_unstable();
     released.dedup();
+    if released.is_empty() {
+        return nothing_to_release(&hand, &occupancy, notes);
+    }
     let remains = Remains::of(&context.host, record);
     if let Some(orphaned) = released.iter().find(|position| remains.has_orphans(**position)) {
         remains.name(*orphaned, notes)?;
@@ -100,6 +103,21 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     super::block_signals();
     ledger.commit(&change)?;
     context.note_by_hand(&given_back);
+    let line = |line: &Assignment| format!("released index {} of pid {}\n", line.index, line.owner.pid);
+    context.stdout.write(&given_back.iter().map(line).collect::<String>(), context.deadline)
+}
+
+/// What keeps a unit is told, if it is no owner.
+fn nothing_to_release(hand: &Hand<'_>, occupancy: &Occupancy<'_>, notes: &mut Notes) -> Result<(), Error> {
+    let mut places = occupancy.places.iter().filter(|place| hand.units.contains(&place.unit));
+    if let Some(withheld) = places.clone().find_map(|place| place.withheld) {
+        return Err(Error::Refused(withheld.message(&hand.options.file.coordination_file)));
+    }
+    notes.warn(if places.any(|place| place.drained.is_some()) {
+        "nobody holds these units, and some are drained; `gpu-coord undrain` lets them be granted again"
+    } else {
+        "nobody holds these units"
+    });
     Ok(())
 }
 

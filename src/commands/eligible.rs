@@ -38,8 +38,8 @@ pub(super) fn eligible(
     let seen = seen(context, options, owner, inventory, notes);
     notes.details.extend(seen.ignored.clone());
     let of_resource = |units| {
-        let asked = options.resource.as_deref();
-        resources.only(units, asked, inventory).map_err(Error::Usage)
+        let asked = options.resource.as_deref().map(qualified);
+        resources.only(units, asked.as_deref(), inventory).map_err(Error::Usage)
     };
     let mut units = of_resource(seen.units(inventory))?;
     if !selection.takes_all() {
@@ -95,4 +95,9 @@ fn variables(context: &Context<'_>, owner: Option<u32>, notes: &mut Notes) -> Va
 fn is_host(context: &Context<'_>) -> bool {
     let root = context.host.mounts().and_then(|mounts| mounts.covering("/".as_ref()));
     context.host.is_initial_pid_namespace() && !root.is_none_or(|root| root.is_container_root())
+}
+
+/// A name without a domain is NVIDIA's, as in the configuration.
+fn qualified(name: &str) -> String {
+    if name.contains('/') { name.to_owned() } else { format!("nvidia.com/{name}") }
 }

@@ -88,7 +88,7 @@ impl Situation<'_, '_> {
             None => Ok(()),
             Some((group, other)) => Err(Error::Isolation(format!(
                 "pid {pid} is in control group {group} and can open what pid {other} was given, and nothing else; \
-                 ask for pid {other} with --owner {other}"
+                 ask for pid {other} with --owner {other}, or start it outside of that group"
             ))),
         }
     }

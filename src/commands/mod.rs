@@ -21,6 +21,7 @@ mod judged;
 mod kin;
 mod metrics;
 mod mps;
+mod offer;
 mod queue;
 mod quota;
 mod reclaim;

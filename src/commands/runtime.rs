@@ -7,30 +7,35 @@ use crate::inventory::Vendor;
 
 /// Variables with their values; `None`: not set. CUDA's own order of devices is by speed, unless it is told.
 pub(super) fn variables(told: &Told<'_>) -> Result<Vec<(&'static str, Option<String>)>, Error> {
+    let mut variables = if told.inventory.source.starts_with("file:") {
+        Vec::new() // devices of any kind, which no variable names
+    } else {
+        visible(told)?
+    };
+    variables.extend(told.variables.iter().map(|(name, value)| (*name, Some(value.clone()))));
+    Ok(variables)
+}
+
+/// What hides the other devices.
+fn visible(told: &Told<'_>) -> Result<Vec<(&'static str, Option<String>)>, Error> {
     let inventory = told.inventory;
-    if inventory.source.starts_with("file:") {
-        return Ok(Vec::new()); // devices of any kind, which no variable names
-    }
     // In the host's order, in which those inside of `exec` are told one after the other.
     let mut units = told.units.to_vec();
     units.sort_by_key(|unit| (unit.device, unit.instance, unit.slot));
     let list = |word| answer::words(inventory, &units, told.seen, word).map(|words| words.join(","));
-    let mut variables = if Vendor::of(&inventory.source) == Some(Vendor::Amd) {
+    if Vendor::of(&inventory.source) == Some(Vendor::Amd) {
         let list = list(if told.is_confined { Word::Index } else { Word::HostIndex })?;
         // The others would count again what ROCr leaves.
-        vec![
+        return Ok(vec![
             ("ROCR_VISIBLE_DEVICES", Some(list)),
             ("HIP_VISIBLE_DEVICES", None),
             ("CUDA_VISIBLE_DEVICES", None),
-        ]
-    } else {
-        let uuids = list(Word::Uuid)?;
-        vec![
-            ("CUDA_VISIBLE_DEVICES", Some(uuids.clone())),
-            ("NVIDIA_VISIBLE_DEVICES", Some(uuids)),
-            ("CUDA_DEVICE_ORDER", Some("PCI_BUS_ID".to_owned())),
-        ]
-    };
-    variables.extend(told.variables.iter().map(|(name, value)| (*name, Some(value.clone()))));
-    Ok(variables)
+        ]);
+    }
+    let uuids = list(Word::Uuid)?;
+    Ok(vec![
+        ("CUDA_VISIBLE_DEVICES", Some(uuids.clone())),
+        ("NVIDIA_VISIBLE_DEVICES", Some(uuids)),
+        ("CUDA_DEVICE_ORDER", Some("PCI_BUS_ID".to_owned())),
+    ])
 }

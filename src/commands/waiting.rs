@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use super::Context;
-use super::exec::{self, Offer};
+use super::offer::Offer;
 use super::queue::{self, Queue, Waiters};
 use crate::assignment::{Owner, Record, Standing};
 use crate::cli::{self, Exec};
@@ -106,7 +106,7 @@ impl Waiting<'_> {
         let context = self.context.again(common, common.deadline);
         self.watch.file(&self.options.request.file.coordination_file);
         let offer = offer.insert(Offer::read(&context, self.options, notes)?);
-        exec::attempt(&context, self.options, self.owner, offer, Some(&self.queue), notes)
+        offer.take(&context, self.options, self.owner, Some(&self.queue), notes)
     }
 
     /// Returns when it may be its turn. `why`: the last try failed.

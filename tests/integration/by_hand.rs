@@ -91,7 +91,17 @@ fn release_frees_what_nobody_can_judge_and_nothing_of_the_living() {
     );
     host.refuses("release 0-1 --force", 6, &says);
     assert_eq!(host.holders(), [(0, pid), (1, 7)]);
-    host.answers("release 1 --force", "");
+    host.answers("release 1 --force", "released index 1 of pid 7\n");
     assert_eq!(host.holders(), [(0, pid)]);
-    host.answers("release 1 --force", "");
+    host.command("release 1 --force")
+        .assert()
+        .code(0)
+        .stderr("gpu-coord: warning: nobody holds these units\n");
+    fs::write(host.file(), host.text() + "2 7 x\n").unwrap();
+    let line = host.text().lines().count();
+    let withheld = format!(
+        "coordination:{line}: `2 7 x` has `7 x` where a pid should be, so that index 2 is withheld; correct the line, or \
+         delete it if no process holds the unit"
+    );
+    host.refuses("release 2 --force", 6, &withheld);
 }

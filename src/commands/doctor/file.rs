@@ -27,6 +27,15 @@ pub(super) fn look(context: &Context<'_>, path: &Path, findings: &mut Findings) 
         );
     }
     aging(&context.host, path, findings);
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+        let directory = directory.display();
+        findings.fail(
+            CHECK,
+            format!("{shown}: there is no directory {directory}; make it, or name another file"),
+        );
+        return false;
+    }
     match Ledger::open_existing(&context.host, path, None, context.deadline) {
         Ok(None) => {
             findings.ok(CHECK, format!("{shown} is not there yet: the first allocation makes it"));

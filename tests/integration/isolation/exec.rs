@@ -73,7 +73,7 @@ fn below_a_confined_owner_there_is_no_other() {
             let [problem, status, pid] = lines[..] else { panic!("{text}") };
             let expected = format!(
                 "gpu-coord: pid {pid} is in control group {} and can open what pid {} was given, and nothing else; ask for \
-                 pid {} with --owner {}",
+                 pid {} with --owner {}, or start it outside of that group",
                 stage.name(&owner),
                 owner.pid(),
                 owner.pid(),

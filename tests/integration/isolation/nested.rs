@@ -14,7 +14,7 @@ fn a_descendant_of_a_confined_owner_asks_for_that_one() {
         let (pid, name) = (owner.pid(), stage.name(&owner));
         let problem = format!(
             "gpu-coord: pid {child} is in control group {name} and can open what pid {pid} was given, and nothing else; \
-             ask for pid {pid} with --owner {pid}\n"
+             ask for pid {pid} with --owner {pid}, or start it outside of that group\n"
         );
         for line in ["allocate 1", &format!("allocate 1 --cgroup={}", version.word())] {
             assert_eq!(owner.runs(line), (5, String::new(), problem.clone()), "{line}");

@@ -145,8 +145,10 @@ fn reclaim_does_what_a_take_over_does() {
         let Answer { status, stdout, stderr } = scene.stage.reclaim();
         let (word, cell) = (version.word(), &scene.stage.cell.path);
         let group = format!("removed control group {word}:{cell}/{}\n", scene.name);
-        let released = format!("released index 0 of pid {}\n{group}", scene.dead.pid());
-        assert_eq!((status, stdout, stderr.as_str()), (Some(0), released, ""));
+        let released = format!("released index 0 of pid {}\n", scene.dead.pid());
+        // The `reclaim` of another test, which looks at every group of the host, may have been faster.
+        assert!(stdout == released.clone() + &group || stdout == released, "{stdout}");
+        assert_eq!((status, stderr.as_str()), (Some(0), ""));
         assert_eq!((scene.holders(), scene.stage.cell.children()), (Vec::new(), Vec::new()));
     }
 }
