@@ -36,8 +36,8 @@ impl Confined {
         rights::check(host, group.place.version)?;
         let mut confined = Confined { group, moved: Moved::default(), before, deadline };
         if confined.before.is_none() {
-            // One that the record does not name was left by a call that was killed.
-            confined.group.dissolve(deadline)?;
+            // One that the owner is not in was left by a call that was killed; somebody else's it may be, too.
+            confined.group.remove()?;
             confined.group.make()?;
         }
         match confined.put_in_force(host, owner, rules, nodes) {

@@ -108,7 +108,9 @@ impl Place {
             return Err(format!("its group {path} was removed"));
         }
         let is_plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
-        if !path.starts_with('/') || !Path::new(path).components().all(is_plain) {
+        // Groups are told apart by their paths, so that each has one: not `//`, nor `/./`, nor an end of `/`.
+        let is_the_one = plain(Path::new(path)).as_os_str() == path;
+        if !path.starts_with('/') || !Path::new(path).components().all(is_plain) || !is_the_one {
             return Err(format!("its group {path} lies outside the control group namespace of gpu-coord"));
         }
         let mounts = host.mounts().ok_or("the mounts of this process cannot be read")?;
@@ -219,6 +221,9 @@ mod tests {
         let host = Host::new(Path::new("/"));
         for (path, problem) in [
             ("/../../other",   "its group /../../other lies outside the control group namespace of gpu-coord"),
+            ("/a//b",          "its group /a//b lies outside the control group namespace of gpu-coord"),
+            ("/a/./b",         "its group /a/./b lies outside the control group namespace of gpu-coord"),
+            ("/a/",            "its group /a/ lies outside the control group namespace of gpu-coord"),
             ("relative",       "its group relative lies outside the control group namespace of gpu-coord"),
             ("/x (deleted)",   "its group /x (deleted) was removed"),
         ] {

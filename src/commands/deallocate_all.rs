@@ -43,7 +43,7 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     let released = of(host, record, found, &standing);
     super::block_signals();
     let released = undo_groups(context, record, released, &standing, notes)?;
-    undo_unrecorded(context, found)?;
+    undo_unrecorded(context, record, found)?;
     if released.is_empty() {
         return Ok(0);
     }
@@ -77,10 +77,17 @@ fn undo_groups(
         let name = assignment.cgroup.as_deref();
         let is_kept = match name {
             Some(name) if undone.contains_key(name) => undone[name],
-            // Others have units of it, and are kept to them.
-            Some(name) if remains.is_shared_with_others(name, &is_released) => false,
+            Some(name) if !is_believed(context, assignment, name, notes) => false,
+            // Others in it can open what is given back until the group ends: it stays recorded so long.
+            Some(name) if remains.is_shared_with_others(name, &is_released) => {
+                notes.warn(format!(
+                    "index {} stays recorded: others in control group {name} can open it until they end",
+                    assignment.index
+                ));
+                true
+            }
             _ if standing(position) == Standing::Dead => remains.remove(position, notes)?,
-            _ => dissolve(context, assignment, notes)?,
+            _ => dissolve(context, assignment)?,
         };
         undone.extend(name.map(|name| (name, is_kept)));
         free.extend(Some(position).filter(|_| !is_kept));
@@ -89,18 +96,27 @@ fn undo_groups(
 }
 
 /// The group that a call left behind which was killed before it recorded anything.
-fn undo_unrecorded(context: &Context<'_>, found: &Found) -> Result<(), Error> {
+fn undo_unrecorded(context: &Context<'_>, record: &Record, found: &Found) -> Result<(), Error> {
     let Found::Owner(owner) = found else { return Ok(()) };
     let groups = if context.host.is_here() { Group::occupied(&context.host, owner) } else { Vec::new() };
-    groups.iter().try_for_each(|group| group.dissolve(context.deadline))
+    let is_recorded = |group: &&Group| {
+        let name = group.name();
+        record.assignments.iter().any(|line| line.cgroup.as_deref() == Some(name.as_str()))
+    };
+    let mut unrecorded = groups.iter().filter(|group| !is_recorded(group));
+    unrecorded.try_for_each(|group| group.dissolve(context.deadline))
 }
 
-/// Nothing of a living owner's group is kept. A group that is none of its is none of ours to undo.
-fn dissolve(context: &Context<'_>, assignment: &Assignment, notes: &mut Notes) -> Result<bool, Error> {
-    let Some(name) = &assignment.cgroup else { return Ok(false) };
-    match Group::recorded(&context.host, &assignment.owner, name) {
-        Ok(group) => group.dissolve(context.deadline)?,
-        Err(error) => notes.warn(error.chain()),
+/// A group that is none of its owner's is none of ours to undo.
+fn is_believed(context: &Context<'_>, assignment: &Assignment, name: &str, notes: &mut Notes) -> bool {
+    let group = Group::recorded(&context.host, &assignment.owner, name);
+    group.map(drop).map_err(|error| notes.warn(error.chain())).is_ok()
+}
+
+/// Nothing of a living owner's group is kept.
+fn dissolve(context: &Context<'_>, assignment: &Assignment) -> Result<bool, Error> {
+    if let Some(name) = &assignment.cgroup {
+        Group::recorded(&context.host, &assignment.owner, name)?.dissolve(context.deadline)?;
     }
     Ok(false)
 }

@@ -65,14 +65,15 @@ impl Situation<'_, '_> {
         own.filter_map(|assignment| assignment.cgroup.as_deref()).next()
     }
 
-    /// What the owner holds. Of one that is confined a line of the script, which anybody may have written, says
-    /// nothing.
-    fn held(&self) -> Vec<Unit> {
-        let is_confined = self.recorded().is_some();
+    /// What the owner holds, and whoever else is in its group: `exec` passes units on one by one. Of one that is
+    /// confined a line of the script, which anybody may have written, says nothing.
+    fn held(&self, group: &str, is_confined: bool) -> Vec<Unit> {
         let is_own = |holder: &usize| {
             let assignment = &self.record.assignments[*holder];
             let is_by_pid = assignment.is_the_scripts() && assignment.owner.pid == self.owner.pid;
-            assignment.owner.is(self.owner) || (is_by_pid && !is_confined)
+            assignment.owner.is(self.owner)
+                || assignment.cgroup.as_deref() == Some(group)
+                || (is_by_pid && !is_confined)
         };
         let places = self.occupancy.places.iter();
         places.filter(|place| place.holders.iter().any(is_own)).map(|place| place.unit).collect()
@@ -114,13 +115,14 @@ impl<'a> Isolation<'a> {
         };
         let recorded = situation.recorded().map(|text| Group::recorded(host, owner, text)).transpose()?;
         let version = recorded.as_ref().map_or(wanted, |group| Some(group.version()));
-        // By now it can be in another: somebody may have moved it, or have removed the group.
+        // By now it can be in another: somebody may have moved it, or have removed the group. One that it is in is
+        // in force, whatever the record says: to undo it first would let the owner open everything meanwhile.
         let group = Group::of(host, owner, version)?;
-        let is_in_force = recorded.as_ref() == Some(&group) && group.exists();
+        let is_in_force = group.exists() && group.members()?.contains(&owner.pid);
         let nodes = nodes(host, inventory)?;
-        let mut held = situation.held();
-        if group.exists() {
-            // Whatever the record says, what the owner cannot open now it does not hold.
+        let mut held = situation.held(&group.name(), is_in_force);
+        if is_in_force {
+            // What the owner cannot open now it does not hold.
             held.retain(|unit| !group.denies(&nodes.given(&[*unit])));
         }
         Ok(Isolation { context, inventory, owner, nodes, group, held, is_in_force, keeps_rights })

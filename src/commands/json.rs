@@ -24,7 +24,25 @@ pub(super) fn document(
     document.insert("host".to_owned(), describe(host, inventory));
     document.extend(fields);
     document.insert("warnings".to_owned(), json!(notes.warnings));
-    format!("{:#}\n", Value::Object(document))
+    escaped(&format!("{:#}\n", Value::Object(document)))
+}
+
+/// As JSON has it for every character: those that serde leaves as they are may control a terminal, too.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        match character {
+            '\n' => text.push(character),
+            '\u{7f}'..='\u{9f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
+                text.push_str(&format!("\\u{:04x}", u32::from(character)));
+            }
+            _ => text.push(character),
+        }
+    }
+    text
 }
 
 /// Name and kernel are those of the machine that this runs on, also below another host root.

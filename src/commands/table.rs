@@ -52,8 +52,14 @@ fn painted(shown: String, column: usize, cell: &str, paint: Option<&Paint>) -> S
 
 /// An empty cell is a `-`, so that columns can be counted.
 fn clean(cell: &str) -> String {
-    let cell: String = cell.chars().map(|char| if char.is_control() { '?' } else { char }).collect();
+    let cell: String = cell.chars().map(|char| if controls(char) { '?' } else { char }).collect();
     if cell.is_empty() { "-".to_owned() } else { cell }
+}
+
+/// Also those that have no width, or turn the direction of the text.
+fn controls(char: char) -> bool {
+    char.is_control()
+        || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod shared;
 mod sources;
 mod stage;
 mod threads;
+mod together;
 mod told;
 mod two_owners;
 mod undo;

@@ -1,0 +1,81 @@
+//! Several owners in one control group, as `exec` leaves them when it passes its units on.
+
+use std::fs;
+
+use super::cell::versions;
+use super::owner::Owner;
+use super::stage::{Stage, start_of};
+
+/// A confined owner of units 0 and 1, of which a child of its has been given 0.
+fn with_a_second_owner(stage: &Stage) -> (Owner, u32) {
+    let mut owner = stage.owner();
+    stage.confine(2, &owner, "0,1\n");
+    let child: u32 = owner.tell("sleep 1000 >/dev/null 2>&1 & echo $!").trim().parse().unwrap();
+    let (from, to) = [owner.pid(), child].map(|pid| format!("start={};", start_of(pid))).into();
+    let anew = |line: &str| {
+        let Some(rest) = line.strip_prefix(&format!("0 {}\t", owner.pid())) else {
+            return format!("{line}\n");
+        };
+        // A grant of its own: all lines of one hold or none.
+        let mut rest = rest.replace(&from, &to);
+        let id = rest.find("grant=").unwrap() + "grant=".len();
+        rest.replace_range(id..id + 16, "00000000000000ab");
+        format!("0 {child}\t{rest}\n")
+    };
+    let text: String = stage.sandbox.text().lines().map(anew).collect();
+    fs::write(stage.sandbox.file(), text).unwrap();
+    (owner, child)
+}
+
+#[test]
+fn what_one_gives_back_stays_recorded_while_the_other_can_open_it() {
+    for version in versions("what_one_gives_back_stays_recorded_while_the_other_can_open_it") {
+        let stage = Stage::with_gpus(version, 3);
+        let (mut owner, child) = with_a_second_owner(&stage);
+        let group = stage.recorded(&owner).trim_start_matches("cgroup=").to_owned();
+        for (pid, index) in [(owner.pid(), 1), (child, 0)] {
+            let warning = format!(
+                "gpu-coord: warning: index {index} stays recorded: others in control group {group} can open it until they \
+                 end\n"
+            );
+            let mut command = stage.sandbox.command(&format!("deallocateAll --owner {pid}"));
+            command.assert().code(0).stdout("").stderr(warning);
+        }
+        assert_eq!(stage.sandbox.holders(), [(0, child), (1, owner.pid())]);
+        assert_eq!(owner.reach(), "++-", "nobody is freed");
+        owner.kill();
+    }
+}
+
+#[test]
+fn what_one_is_given_takes_nothing_from_the_other() {
+    for version in versions("what_one_is_given_takes_nothing_from_the_other") {
+        let stage = Stage::with_gpus(version, 4);
+        let (mut owner, _) = with_a_second_owner(&stage);
+        let further = format!("{} --print host-index", stage.line(1, &owner));
+        let mut full = stage.sandbox.program(&further);
+        let full = full.stdout(fs::File::options().write(true).open("/dev/full").unwrap()).status().unwrap();
+        assert_eq!((full.code(), owner.reach().as_str()), (Some(4), "++--"));
+        stage.sandbox.answers(&further, "2\n");
+        assert_eq!(owner.reach(), "+++-");
+        owner.kill();
+    }
+}
+
+#[test]
+fn the_dead_take_nothing_from_the_living() {
+    for version in versions("the_dead_take_nothing_from_the_living") {
+        let stage = Stage::with_gpus(version, 3);
+        let (mut owner, child) = with_a_second_owner(&stage);
+        owner.tell(&format!("kill -9 {child}; wait {child} 2>/dev/null; true"));
+        let mut other = stage.owner();
+        stage
+            .sandbox
+            .command(&format!("{} --check-dead", stage.line(1, &other)))
+            .assert()
+            .code(0)
+            .stdout("0\n");
+        assert_eq!((owner.reach().as_str(), other.reach().as_str()), ("++-", "--+"));
+        owner.kill();
+    }
+}
