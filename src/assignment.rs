@@ -36,12 +36,12 @@ pub(crate) struct Grant {
     pub(crate) of: u32,
 }
 
-/// Of a unit that `gpu-coord exec` was given: it is passed on to whoever asks inside the command.
+/// Of a unit that `gpu-coord exec` was given, and that whoever asks inside the command is given beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Origin {
     /// The grant that `exec` got, which the command is told.
     pub(crate) grant: u64,
-    /// Whether somebody inside has it by now.
+    /// Whether the line is of somebody inside, and not of the command.
     pub(crate) is_taken: bool,
 }
 

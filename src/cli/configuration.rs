@@ -1,15 +1,22 @@
 //! The configuration file: found, and read.
 
-use std::io::{self, ErrorKind};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::options::Common;
 use super::variables::{self, Variable};
+use super::watchdog::{self, Guard};
 use crate::config::{self, Config, Preset};
+use crate::coordination::place;
 use crate::error::Error;
-use crate::host::file;
+use crate::host::Host;
+use crate::host::deadline::Deadline;
 use crate::notes::Notes;
 
+/// None is larger.
+const LARGEST: u64 = 64 << 20;
 /// Read if it is there.
 const DEFAULT: &str = "/etc/gpu-coord/config.yaml";
 
@@ -23,6 +30,7 @@ pub(super) struct Configuration {
 /// The file that `--config` names has to be there.
 pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Configuration>, Error> {
     let path = common.config.as_deref().unwrap_or(Path::new(DEFAULT));
+    let _guard = common.config.as_deref().and_then(|path| guard(common, path));
     let bytes = match contents(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound && common.config.is_none() => return Ok(None),
@@ -46,15 +54,28 @@ pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Configur
     Ok(Some(Configuration { path: path.to_owned(), config }))
 }
 
-/// Of a pipe, or of a device but the null device, the end might never come.
+/// Bounds what follows where the file lies on a file system that can hang, by what the deadline is so far.
+fn guard(common: &Common, path: &Path) -> Option<Guard> {
+    let what = || format!("the file system of {}, which does not answer", path.display());
+    let may_hang = place::may_hang(&Host::new(&common.root), path);
+    may_hang.then(|| watchdog::guard(Deadline::after(common.deadline), what()))
+}
+
+/// Of a pipe, or of a device but the null device, the end might never come; nor would it of some files of the
+/// kernel, which say so if they are not to wait.
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
     let kind = std::fs::metadata(path)?.file_type();
     // A directory is refused by its own name.
-    if kind.is_file() || kind.is_dir() || path == Path::new("/dev/null") {
-        file::read(path)
-    } else {
-        Err(io::Error::other("it is no regular file"))
+    if !(kind.is_file() || kind.is_dir() || path == Path::new("/dev/null")) {
+        return Err(io::Error::other("it is no regular file"));
     }
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let mut contents = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut contents)?;
+    if contents.len() as u64 > LARGEST {
+        return Err(io::Error::other(format!("it has more than {LARGEST} bytes")));
+    }
+    Ok(contents)
 }
 
 /// The options that the file sets.

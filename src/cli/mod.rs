@@ -21,7 +21,7 @@ mod values;
 mod variables;
 pub(crate) mod watchdog;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) use environment::{GRANT, Surroundings};
 pub(crate) use options::{
@@ -49,13 +49,15 @@ pub(crate) struct Request {
     pub(crate) is_verbose: bool,
 }
 
-/// Reads the command line and the environment. The deadline counts from here: nothing before it waits.
+/// Reads the command line, the environment and the configuration. The deadline counts from before them.
 pub(crate) fn request(notes: &mut Notes) -> Result<Request, Error> {
+    let start = Instant::now();
     let environment = environment::Environment::read();
     let task = parse::parse(std::env::args_os().skip(1).collect(), &environment, notes)?;
     let (limit, is_verbose) = match &task {
         Task::Run(command, _) => (command.common().deadline, command.common().verbose),
         Task::Print(_) => (DEFAULT_DEADLINE, false),
     };
-    Ok(Request { task, surroundings: environment.surroundings, deadline: Deadline::after(limit), is_verbose })
+    let deadline = Deadline::since(start, limit);
+    Ok(Request { task, surroundings: environment.surroundings, deadline, is_verbose })
 }

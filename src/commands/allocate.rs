@@ -109,14 +109,15 @@ fn first(request: &Request<'_>, options: &Allocation, notes: &mut Notes) -> Resu
     // Nobody is an owner, but who asks is not to be kept from what it computes on already.
     let requester = asked.skip_busy.then(|| options.owner.owner.unwrap_or_else(parent_id));
     let requester = requester.and_then(|pid| owner::of(&context.host, pid));
+    let standing = |_| Standing::Alive;
     let choice = Choice {
         inventory: request.inventory,
         record: &record,
         occupancy: &policy::occupancy(request.inventory, &record),
-        standing: &|_| Standing::Alive,
+        standing: &standing,
         requester: requester.as_ref(),
         kin: request.kin,
-        remains: &Remains::of(&context.host, &record),
+        remains: &Remains::of(&context.host, &record, &standing),
     };
     let wanted = policy::Request {
         amount: asked.amount,

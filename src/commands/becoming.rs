@@ -4,12 +4,12 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::grant::{Given, Handover};
 use super::{Context, runtime};
-use crate::cli::{self, Exec, GRANT};
+use crate::cli::{self, Exec, GRANT, RequestOptions};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host::account::{Account, Entry};
@@ -57,19 +57,32 @@ impl<'a> Becoming<'a> {
         self.environment.push((name, Some(value.into())));
     }
 
-    /// Where those inside are to ask, if they are not told otherwise.
+    /// Where those inside are to ask, and what they find there, if they are not told otherwise.
     fn say_where(&mut self) -> Result<(), Error> {
-        let file = &self.options.request.file.coordination_file;
-        let absolute = std::path::absolute(file).map_err(Error::io("find", file))?;
-        self.set("GPU_COORD_COORDINATION_FILE", absolute);
-        match &self.options.request.source.source {
+        let RequestOptions { file, source, common, .. } = &self.options.request;
+        self.set_path("GPU_COORD_COORDINATION_FILE", Some(&file.coordination_file))?;
+        self.set_path("GPU_COORD_CONFIG", common.config.as_deref())?;
+        self.set_path("GPU_COORD_DRIVER_ROOT", source.driver_root.as_deref())?;
+        if let Some(key) = &common.config_key {
+            self.set("GPU_COORD_CONFIG_KEY", key);
+        }
+        if let Some(vendor) = source.vendor {
+            self.set("GPU_COORD_VENDOR", vendor.to_string());
+        }
+        match &source.source {
             Source::Auto => {}
             Source::File(path) => {
-                let absolute = std::path::absolute(path).map_err(Error::io("find", path))?;
-                self.set("GPU_COORD_SOURCE", format!("file:{}", absolute.display()));
+                let mut file = OsString::from("file:");
+                file.push(absolute(path)?);
+                self.set("GPU_COORD_SOURCE", file);
             }
             source => self.set("GPU_COORD_SOURCE", source.to_string()),
         }
+        Ok(())
+    }
+
+    fn set_path(&mut self, name: &'static str, path: Option<&Path>) -> Result<(), Error> {
+        path.map(absolute).transpose()?.into_iter().for_each(|path| self.set(name, path));
         Ok(())
     }
 
@@ -96,6 +109,11 @@ impl<'a> Becoming<'a> {
         }
         Err(cannot(execute::exec(&mut command)))
     }
+}
+
+/// The command may be elsewhere when it asks.
+fn absolute(path: &Path) -> Result<PathBuf, Error> {
+    std::path::absolute(path).map_err(Error::io("find", path))
 }
 
 impl Handover for Becoming<'_> {

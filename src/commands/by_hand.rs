@@ -83,7 +83,8 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     if released.is_empty() {
         return nothing_to_release(&hand, &occupancy, notes);
     }
-    let remains = Remains::of(&context.host, record);
+    let standing = |position: usize| judged.standing(position);
+    let remains = Remains::of(&context.host, record, &standing);
     if let Some(orphaned) = released.iter().find(|position| remains.has_orphans(**position)) {
         remains.name(*orphaned, notes)?;
         let index = record.assignments[*orphaned].index;

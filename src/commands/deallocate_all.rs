@@ -68,14 +68,20 @@ fn undo_groups(
     standing: &dyn Fn(usize) -> Standing,
     notes: &mut Notes,
 ) -> Result<Vec<usize>, Error> {
-    let remains = Remains::of(&context.host, record);
+    let remains = Remains::of(&context.host, record, standing);
     let is_released = |at: usize| released.contains(&at);
+    let is_gone = |at: usize| is_released(at) || standing(at) == Standing::Dead;
     let mut undone = HashMap::new();
     let mut free = Vec::new();
     for position in released.iter().copied() {
         let assignment = &record.assignments[position];
         let name = assignment.cgroup.as_deref();
         let is_kept = match name {
+            // Somebody else in the group has it as well, and goes on having it.
+            Some(name) if remains.is_held_beside(position, name, &is_gone) => {
+                free.push(position);
+                continue;
+            }
             Some(name) if undone.contains_key(name) => undone[name],
             Some(name) if !is_believed(context, assignment, name, notes) => false,
             // Others in it can open what is given back until the group ends: it stays recorded so long.

@@ -37,10 +37,7 @@ pub(super) fn eligible(
     let selection = selection(inventory, &options.selection)?;
     let seen = seen(context, options, owner, inventory, notes);
     notes.details.extend(seen.ignored.clone());
-    let of_resource = |units| {
-        let asked = options.resource.as_deref().map(qualified);
-        resources.only(units, asked.as_deref(), inventory).map_err(Error::Usage)
-    };
+    let of_resource = |units| of_resource(units, options, (inventory, resources));
     let mut units = of_resource(seen.units(inventory))?;
     if !selection.takes_all() {
         units.retain(|unit| selection.takes(unit));
@@ -51,6 +48,16 @@ pub(super) fn eligible(
         return Err(Error::Refused(refusal));
     }
     Ok((seen, units))
+}
+
+/// Those that are called as is asked for.
+pub(super) fn of_resource(
+    units: Vec<Unit>,
+    options: &RequestOptions,
+    (inventory, resources): (&Inventory, &Resources),
+) -> Result<Vec<Unit>, Error> {
+    let asked = options.resource.as_deref().map(qualified);
+    resources.only(units, asked.as_deref(), inventory).map_err(Error::Usage)
 }
 
 pub(super) fn seen(

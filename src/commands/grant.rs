@@ -190,7 +190,7 @@ impl Request<'_> {
         let situation =
             Situation { inventory: self.inventory, owner: requester, record, occupancy: &occupancy };
         let isolation = self.isolation(&situation, notes)?;
-        let remains = Remains::of(host, record);
+        let remains = Remains::of(host, record, &standing);
         let choice = Choice {
             inventory: self.inventory,
             record,
@@ -225,7 +225,7 @@ impl Request<'_> {
             change.gone.extend(turn::of(record, requester));
         }
         if self.takes_over {
-            remains.clear(self.inventory, &standing, notes);
+            remains.clear(self.inventory, notes);
         }
         // The record goes on naming a group until it is gone.
         change.stale.retain(|position| !remains.has_orphans(*position));

@@ -1,7 +1,7 @@
 //! Who holds how much of what, set against the quotas of the configuration.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::assignment::{Assignment, Owner, Record, Standing};
 use crate::config::{Quota, Whose};
@@ -85,24 +85,29 @@ impl<'a> Counting<'a> {
         Ok(users)
     }
 
-    /// What the living hold, and those of whom it cannot be told.
+    /// What the living hold, and those of whom it cannot be told. What was asked for inside of `exec` is held by
+    /// two, and counts once.
     fn claims(&self) -> Vec<Claim> {
+        let is_dead = |holder: usize| (self.standing)(holder) == Standing::Dead;
         let mut resources: HashMap<usize, &str> = HashMap::new();
         for place in &self.occupancy.places {
-            let name = self.resources.name(&place.unit);
-            for holder in &place.holders {
-                resources.extend(name.map(|name| (*holder, name)));
+            let Some(name) = self.resources.name(&place.unit) else { continue };
+            let mut grants = BTreeSet::new();
+            for holder in place.holders.iter().copied().filter(|holder| !is_dead(*holder)) {
+                let origin = self.record.assignments[holder].origin;
+                if origin.is_none_or(|origin| grants.insert(origin.grant)) {
+                    resources.insert(holder, name);
+                }
             }
         }
-        let claim = |(position, resource): (usize, &str)| {
+        let claim = |(position, resource): (usize, &str)| -> Claim {
             let Assignment { owner, namespace, .. } = &self.record.assignments[position];
             // A line of the script names a pid alone.
             let uid = owner.uid.or_else(|| owner::of(self.host, owner.pid)?.uid);
             let namespace = self.namespace(namespace.as_deref(), uid);
-            let claim = Claim { namespace, uid, resource: resource.to_owned() };
-            ((self.standing)(position) != Standing::Dead).then_some(claim)
+            Claim { namespace, uid, resource: resource.to_owned() }
         };
-        resources.into_iter().filter_map(claim).collect()
+        resources.into_iter().map(claim).collect()
     }
 
     /// What somebody calls itself, or else its user.

@@ -53,7 +53,7 @@ impl Reclaimer<'_> {
         let judged = Judged::new(self.host, record, ledger.facts(), Some(&occupancy));
         let standing = |position: usize| judged.standing(position);
         let mut change = judged.change(Some(self.inventory), true);
-        let remains = Remains::of(self.host, record);
+        let remains = Remains::of(self.host, record, &standing);
         let groups = self.groups(record, &remains, &standing, notes);
         change.stale.retain(|position| !remains.has_orphans(*position));
         let done = self.released(record, &change) + &groups + &self.gone(record, &change);
@@ -84,7 +84,7 @@ impl Reclaimer<'_> {
         let positions = dead.filter(|position| named.insert(record.assignments[*position].cgroup.as_ref()));
         let groups: Vec<(usize, Group)> = positions.filter_map(|at| Some((at, group(at)?))).collect();
         if !self.is_dry {
-            remains.clear(self.inventory, standing, notes);
+            remains.clear(self.inventory, notes);
             let removed = groups.iter().filter(|(_, group)| !group.exists());
             return removed.map(|(_, group)| format!("removed control group {}\n", group.name())).collect();
         }

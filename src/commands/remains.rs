@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::isolation;
-use crate::assignment::{Record, Standing};
+use crate::assignment::{Assignment, Record, Standing};
 use crate::cgroup::Group;
 use crate::device::Inventory;
 use crate::error::Error;
@@ -19,20 +19,27 @@ const MOST_NAMED: usize = 3;
 pub(super) struct Remains<'a> {
     host: &'a Host,
     record: &'a Record,
+    /// Of an assignment, by its position in the record.
+    standing: &'a dyn Fn(usize) -> Standing,
     /// By the group's name in the record.
     orphans: RefCell<BTreeMap<String, Vec<u32>>>,
 }
 
 impl<'a> Remains<'a> {
-    pub(super) fn of(host: &'a Host, record: &'a Record) -> Remains<'a> {
-        Remains { host, record, orphans: RefCell::default() }
+    pub(super) fn of(
+        host: &'a Host,
+        record: &'a Record,
+        standing: &'a dyn Fn(usize) -> Standing,
+    ) -> Remains<'a> {
+        Remains { host, record, standing, orphans: RefCell::default() }
     }
 
-    /// Whether processes live on in the group of an assignment whose owner is dead. A group that cannot be looked
-    /// into may have some.
+    /// Whether processes live on in the group of an assignment whose owner is dead, and nobody who lives has the
+    /// unit. A group that cannot be looked into may have some.
     pub(super) fn has_orphans(&self, position: usize) -> bool {
         let Some(name) = &self.record.assignments[position].cgroup else { return false };
-        if self.is_of_an_earlier_boot(position) {
+        let is_dead = |at: usize| (self.standing)(at) == Standing::Dead;
+        if self.is_of_an_earlier_boot(position) || self.is_held_beside(position, name, &is_dead) {
             return false;
         }
         if let Some(orphans) = self.orphans.borrow().get(name) {
@@ -50,6 +57,18 @@ impl<'a> Remains<'a> {
         lines.filter(|(_, line)| line.cgroup.as_deref() == Some(name)).any(|(at, _)| !is_one(at))
     }
 
+    /// Whether a line that names the group, and is not one of those, has the same unit.
+    pub(super) fn is_held_beside(&self, position: usize, name: &str, is_one: &dyn Fn(usize) -> bool) -> bool {
+        let line = &self.record.assignments[position];
+        let is_it = |other: &Assignment| {
+            other.cgroup.as_deref() == Some(name)
+                && other.slot == line.slot
+                && other.identity == line.identity
+        };
+        let lines = self.record.assignments.iter().enumerate();
+        lines.filter(|(_, other)| is_it(other)).any(|(at, _)| !is_one(at))
+    }
+
     /// No process outlives a boot, and no group does.
     fn is_of_an_earlier_boot(&self, position: usize) -> bool {
         let boots = self.record.assignments[position].owner.boot.as_deref().zip(self.host.boot_id());
@@ -63,16 +82,12 @@ impl<'a> Remains<'a> {
 
     /// Removes the groups that are empty, and denies every GPU to those that are not. What cannot be done is a
     /// warning: it withholds nothing from the living.
-    pub(super) fn clear(
-        &self,
-        inventory: &Inventory,
-        standing: &dyn Fn(usize) -> Standing,
-        notes: &mut Notes,
-    ) {
+    pub(super) fn clear(&self, inventory: &Inventory, notes: &mut Notes) {
+        let is_dead = |at: usize| (self.standing)(at) == Standing::Dead;
         let mut seen = BTreeSet::new();
         for (position, assignment) in self.record.assignments.iter().enumerate() {
             let Some(name) = &assignment.cgroup else { continue };
-            if seen.insert(name) && !self.is_shared_with_others(name, &|at| standing(at) == Standing::Dead) {
+            if seen.insert(name) && !self.is_shared_with_others(name, &is_dead) {
                 self.clear_one(position, inventory, notes).unwrap_or_else(|error| notes.warn(error.chain()));
             }
         }

@@ -1,5 +1,5 @@
-//! `gpu-coord AMOUNT` inside of `gpu-coord exec`: the answer is out of what `exec` was given, each unit once, and
-//! whoever asks owns it from then on, since a start script may leave after that.
+//! `gpu-coord AMOUNT` inside of `gpu-coord exec`: the answer is out of what `exec` was given, no unit to two who live,
+//! and whoever asks owns it beside the command, since a start script may leave after that.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,14 @@ use super::answer::Told;
 use super::judged::Judged;
 use super::{Context, answer, eligible};
 use crate::assignment::{Assignment, Grant, Origin, Owner, Record, Standing};
+use crate::cgroup::Group;
 use crate::cli::{Allocation, Cgroup, RequestOptions};
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
 use crate::coordination::settle;
 use crate::device::{Inventory, Unit};
 use crate::error::Error;
+use crate::host::Host;
 use crate::host::owner::{self, Form};
 use crate::notes::Notes;
 use crate::policy::{self, Occupancy};
@@ -50,22 +52,21 @@ pub(super) fn run(
     let record = ledger.record();
     let occupancy = policy::occupancy(&inventory, record);
     let judged = Judged::new(&context.host, record, ledger.facts(), Some(&occupancy));
-    let standing = |position: usize| judged.standing(position);
-    let mut passing = Passing::of(record, &occupancy, id, |position| standing(position) != Standing::Dead);
+    let is_alive = |position: usize| judged.standing(position) != Standing::Dead;
+    let mut passing = Passing::of(record, &occupancy, id, is_alive);
     if passing.all.is_empty() {
         return Err(unknown());
     }
-    passing.check_isolation(asked.cgroup(), notes)?;
-    let seen = passing.limit(asked, (&inventory, &resources), seen)?;
-    let count = passing.count(asked.amount)?;
-    let units: Vec<Unit> = passing.units[..count].iter().map(|(_, unit)| *unit).collect();
-    let is_confined = passing.is_confined;
+    let is_confined = passing.confines(&context.host, &requester);
+    passing.check_isolation(asked.cgroup(), is_confined, notes)?;
+    let seen = passing.limit(asked, (&inventory, &resources), seen, is_confined)?;
+    passing.units.truncate(passing.count(asked.amount)?);
+    let units: Vec<Unit> = passing.units.iter().map(|(_, unit)| *unit).collect();
     let told = Told { inventory: &inventory, units: &units, seen: &seen, is_confined, variables: &[] };
     let answer = answer::text(&told, options.print)?;
-    let mut change = passing.change(record, id, count, &requester);
-    // What is passed on is none of the script's.
-    Change { stale: change.stale, settled: change.settled, gone: change.gone, .. } =
-        judged.change(None, false);
+    let granted = passing.granted(record, id, &requester, is_confined);
+    let mut change = Change { granted, ..judged.change(None, false) };
+    change.stale.extend(passing.left);
     owner::recheck(&context.host, &requester)?;
     context.check_strict(notes)?;
     super::block_signals();
@@ -80,52 +81,79 @@ fn id(text: &str) -> Option<u64> {
 }
 
 /// What `exec` was given.
-struct Passing {
+struct Passing<'a> {
     /// What may be passed on still, in the order of the host's units: positions in the record.
     units: Vec<(usize, Unit)>,
-    /// Other lines of these units: a call was killed while it passed them on, and so has told nobody.
-    repeated: Vec<usize>,
-    /// With what somebody has asked for.
+    /// With what somebody has who lives.
     all: Vec<Unit>,
-    is_confined: bool,
+    /// What somebody had who asked inside, and is dead.
+    left: Vec<usize>,
+    /// The group that the command was confined to, as it is recorded.
+    group: Option<&'a str>,
 }
 
-impl Passing {
-    fn of(record: &Record, occupancy: &Occupancy<'_>, id: u64, is_alive: impl Fn(usize) -> bool) -> Passing {
-        let (units, repeated, all) = (Vec::new(), Vec::new(), Vec::new());
-        let mut passing = Passing { units, repeated, all, is_confined: false };
+impl<'a> Passing<'a> {
+    fn of(
+        record: &'a Record,
+        occupancy: &Occupancy<'_>,
+        id: u64,
+        is_alive: impl Fn(usize) -> bool,
+    ) -> Passing<'a> {
+        let origin =
+            |position: usize| record.assignments[position].origin.filter(|origin| origin.grant == id);
+        let is_taken = |position: usize| origin(position).is_some_and(|origin| origin.is_taken);
+        let left = |position: &usize| is_taken(*position) && !is_alive(*position);
+        let left = (0..record.assignments.len()).filter(left).collect();
+        let mut passing = Passing { units: Vec::new(), all: Vec::new(), left, group: None };
         // A line holds more by now if its device is shared in another way: of those, the first.
         let mut seen = BTreeSet::new();
         for place in &occupancy.places {
-            let line = |holder: usize| &record.assignments[holder];
-            let is_its = |holder: &usize| {
-                line(*holder).origin.is_some_and(|origin| origin.grant == id) && is_alive(*holder)
-            };
+            let is_its = |holder: &usize| origin(*holder).is_some() && is_alive(*holder);
             let lines = place.holders.iter().copied().filter(is_its);
             let lines: Vec<usize> = lines.filter(|holder| seen.insert(*holder)).collect();
-            passing.all.extend((!lines.is_empty()).then_some(place.unit));
-            passing.is_confined |= lines.iter().any(|holder| line(*holder).cgroup.is_some());
-            let is_left = |holder: &usize| line(*holder).origin.is_some_and(|origin| !origin.is_taken);
-            if let Some(left) = lines.iter().copied().find(is_left) {
-                passing.units.push((left, place.unit));
-                passing.repeated.extend(lines.into_iter().filter(|holder| *holder != left));
+            let Some(first) = lines.first() else { continue };
+            passing.all.push(place.unit);
+            passing.group = passing.group.or(record.assignments[*first].cgroup.as_deref());
+            if !lines.iter().any(|line| is_taken(*line)) {
+                passing.units.push((*first, place.unit));
             }
         }
         passing
     }
 
-    /// The owner was confined before, or is not at all.
-    fn check_isolation(&self, how: Option<Cgroup>, notes: &mut Notes) -> Result<(), Error> {
-        let problem = "`gpu-coord exec` gave these units without isolation, and its command can open every device; \
-                       give --cgroup to `gpu-coord exec`";
+    /// Whoever has left the group can open everything.
+    fn confines(&self, host: &Host, requester: &Owner) -> bool {
+        let group = self.group.map(|name| Group::recorded(host, requester, name));
+        let members = group.and_then(|group| group.and_then(|group| group.members()).ok());
+        members.is_some_and(|members| members.contains(&requester.pid))
+    }
+
+    /// The requester was confined before, or is not at all.
+    fn check_isolation(
+        &self,
+        how: Option<Cgroup>,
+        is_confined: bool,
+        notes: &mut Notes,
+    ) -> Result<(), Error> {
+        let problem = match self.group {
+            Some(name) => format!(
+                "it is not in control group {name}, to which `gpu-coord exec` confined its command, and can open every \
+                 device; ask from inside of that group"
+            ),
+            None => {
+                "`gpu-coord exec` gave these units without isolation, and its command can open every device; \
+                     give --cgroup to `gpu-coord exec`"
+                    .to_owned()
+            }
+        };
         match how {
-            Some(_) if self.is_confined => Ok(()),
+            Some(_) if is_confined => Ok(()),
             None | Some(Cgroup::No) => Ok(()),
             Some(Cgroup::BestEffort) => {
                 notes.warn(problem);
                 Ok(())
             }
-            Some(Cgroup::Any | Cgroup::V1 | Cgroup::V2) => Err(Error::Isolation(problem.to_owned())),
+            Some(Cgroup::Any | Cgroup::V1 | Cgroup::V2) => Err(Error::Isolation(problem)),
         }
     }
 
@@ -136,12 +164,16 @@ impl Passing {
         asked: &RequestOptions,
         (inventory, resources): (&Inventory, &Resources),
         seen: Seen,
+        is_confined: bool,
     ) -> Result<Seen, Error> {
-        let visible = if self.is_confined { inventory.units().collect() } else { seen.units(inventory) };
-        let units = resources.only(visible, asked.resource.as_deref(), inventory).map_err(Error::Usage)?;
+        let mut units = if is_confined { inventory.units().collect() } else { seen.units(inventory) };
+        // What `exec` asked for is asked for here as well, if nothing else is said.
+        if asked.resource.is_some() {
+            units = eligible::of_resource(units, asked, (inventory, resources))?;
+        }
         let selection = eligible::selection(inventory, &asked.selection)?;
         self.units.retain(|(_, unit)| units.contains(unit) && selection.takes(unit));
-        Ok(if self.is_confined { Seen::only(&self.all) } else { seen })
+        Ok(if is_confined { Seen::only(&self.all) } else { seen })
     }
 
     /// How many are asked for, if there are as many left.
@@ -157,30 +189,17 @@ impl Passing {
         })
     }
 
-    /// All lines of a grant hold or none, so that those that stay are written anew too, wherever their device is.
-    fn change(&self, record: &Record, id: u64, count: usize, requester: &Owner) -> Change {
-        let given: Vec<usize> = self.units[..count].iter().map(|(position, _)| *position).collect();
-        let is_left = |position: &usize| {
-            let origin = record.assignments[*position].origin;
-            let is_its = origin == Some(Origin { grant: id, is_taken: false });
-            is_its && !given.contains(position) && !self.repeated.contains(position)
+    /// The lines of whoever asks, beside those of `exec`: the units are held while one of the two lives.
+    fn granted(&self, record: &Record, id: u64, requester: &Owner, is_confined: bool) -> Vec<Assignment> {
+        let of = u32::try_from(self.units.len()).unwrap_or(u32::MAX);
+        let grant = Some(Grant { id: settle::random(), of });
+        let origin = Some(Origin { grant: id, is_taken: true });
+        let line = |(position, _): &(usize, Unit)| {
+            let line = &record.assignments[*position];
+            let cgroup = line.cgroup.clone().filter(|_| is_confined);
+            let since = settle::now();
+            Assignment { owner: requester.clone(), grant, since, cgroup, origin, ..line.clone() }
         };
-        let kept: Vec<usize> = (0..record.assignments.len()).filter(is_left).collect();
-        let mut passed = anew(record, &given, id, Some(requester));
-        passed.extend(anew(record, &kept, id, None));
-        Change { passed, released: self.repeated.clone(), ..Change::default() }
+        self.units.iter().map(line).collect()
     }
-}
-
-/// The same lines in a grant of their own. `owner`: who has asked for them.
-fn anew(record: &Record, positions: &[usize], id: u64, owner: Option<&Owner>) -> Vec<(usize, Assignment)> {
-    let of = u32::try_from(positions.len()).unwrap_or(u32::MAX);
-    let grant = Some(Grant { id: settle::random(), of });
-    let origin = Some(Origin { grant: id, is_taken: owner.is_some() });
-    let line = |position: &usize| {
-        let line = &record.assignments[*position];
-        let owner = owner.unwrap_or(&line.owner).clone();
-        (*position, Assignment { owner, grant, origin, ..line.clone() })
-    };
-    positions.iter().map(line).collect()
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::quota::Sum;
 use super::table::{Paint, table};
 use super::{eligible, isolation, json};
-use crate::assignment::{Assignment, Record, Standing, Waiter};
+use crate::assignment::{Assignment, Owner, Record, Standing, Waiter};
 use crate::cli::Terminal;
 use crate::device::{Device, Inventory};
 use crate::host::Host;
@@ -55,10 +55,21 @@ impl View<'_> {
         (0..is_shown.len()).filter(|position| !is_shown[*position]).collect()
     }
 
-    /// The holders of a unit, the living first.
+    /// The holders of a unit, each once: the living first, and whoever asked inside of `exec` before its command.
     fn holders(&self, place: &Place<'_>) -> Vec<usize> {
+        let line = |position: usize| &self.record.assignments[position];
         let mut holders = place.holders.clone();
-        holders.sort_by_key(|position| (self.standing)(*position) == Standing::Dead);
+        holders.sort_by_key(|position| {
+            let is_taken = line(*position).origin.is_some_and(|origin| origin.is_taken);
+            ((self.standing)(*position) == Standing::Dead, !is_taken)
+        });
+        let mut owners: Vec<&Owner> = Vec::new();
+        holders.retain(|position| {
+            let owner = &line(*position).owner;
+            let is_new = !owners.iter().any(|other| other.is(owner));
+            owners.push(owner);
+            is_new
+        });
         holders
     }
 

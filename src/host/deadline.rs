@@ -17,6 +17,11 @@ impl Deadline {
         Deadline { at: Instant::now() + limit, limit }
     }
 
+    /// `limit` from `start`.
+    pub(crate) fn since(start: Instant, limit: Duration) -> Deadline {
+        Deadline { at: start + limit, limit }
+    }
+
     /// Zero once it has passed.
     pub(crate) fn left(&self) -> Duration {
         self.at.saturating_duration_since(Instant::now())

@@ -58,6 +58,52 @@ fn what_is_passed_on_is_confined_and_counted_inside() {
     }
 }
 
+/// The command has the unit still, and stays confined to it.
+#[test]
+fn what_is_given_back_inside_stays_the_commands() {
+    for version in versions("what_is_given_back_inside_stays_the_commands") {
+        let stage = Stage::with_gpus(version, 3);
+        let other = stage.owner();
+        stage.sandbox.answers(&format!("allocate 1 --owner {}", other.pid()), "0\n");
+        let asks = "gpu-coord 1 --cgroup";
+        let script = format!(
+            "setsid -w bash -c '{asks} && gpu-coord deallocateAll && {asks} || exit $?' && {{ {REACH}; {asks} --owner $$; }}"
+        );
+        let (end, stdout, stderr) = exec(&stage, &format!("1 --cgroup={}", version.word()), &script).end();
+        assert_eq!((end, stderr.as_str()), (End::Exit(0), ""));
+        let lines: Vec<&str> = stdout.lines().collect();
+        assert_eq!((lines.len(), lines[0], lines[1], lines[5]), (6, "0", "0", "0"), "{stdout}");
+        assert_eq!(signs(&lines[2..5].join("\n")), "-+-");
+    }
+}
+
+/// It can open every device, and counts them all.
+#[test]
+fn whoever_has_left_the_group_is_not_confined() {
+    for version in versions("whoever_has_left_the_group_is_not_confined") {
+        let stage = Stage::with_gpus(version, 2);
+        let other = stage.owner();
+        stage.sandbox.answers(&format!("allocate 1 --owner {}", other.pid()), "0\n");
+        let script = format!(
+            "setsid -w bash -c 'grep -o gpu-coord-.* /proc/$$/cgroup; echo $$ >{}/cgroup.procs; gpu-coord 1 --cgroup; echo $?; \
+             gpu-coord 1'",
+            stage.cell.directory.display()
+        );
+        let (end, stdout, stderr) = exec(&stage, &format!("1 --cgroup={}", version.word()), &script).end();
+        let name = stdout.lines().next().unwrap();
+        let problem = format!(
+            "gpu-coord: it is not in control group {}:{}/{name}, to which `gpu-coord exec` confined its command, and can open \
+             every device; ask from inside of that group\n",
+            version.word(),
+            stage.cell.path
+        );
+        assert_eq!((end, stderr), (End::Exit(0), problem));
+        assert_eq!(stdout, format!("{name}\n5\n1\n"));
+        let taken = stage.sandbox.text().lines().find(|line| line.contains("taken=")).unwrap().to_owned();
+        assert!(!taken.contains("cgroup="), "{taken}");
+    }
+}
+
 /// A confined owner's child could open nothing that it is given itself.
 #[test]
 fn below_a_confined_owner_there_is_no_other() {

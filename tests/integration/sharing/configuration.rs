@@ -102,6 +102,7 @@ fn a_file_that_is_named_has_to_be_readable() {
         ("directory",    "cannot read directory: Is a directory (os error 21)"),
         ("config.yaml/x", "cannot read config.yaml/x: Not a directory (os error 20)"),
         ("pipe",         "cannot read pipe: it is no regular file"),
+        ("/proc/kmsg",   "cannot read /proc/kmsg: Resource temporarily unavailable (os error 11)"),
         ("/dev/zero",    "cannot read /dev/zero: it is no regular file"),
         ("latin1.yaml",  "latin1.yaml:1:1: not UTF-8"),
         ("broken.yaml",  "broken.yaml:2:1: `sharring` is not a key here; did you mean `sharing`?"),
