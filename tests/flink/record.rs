@@ -7,14 +7,16 @@ use std::path::Path;
 /// Who holds what: indexes by pid.
 pub(crate) type Holdings = BTreeMap<u32, BTreeSet<u32>>;
 
-/// The held lines of `file`, none of which may give away what another has.
+/// The held lines of `file`, none of which may give away what another has. Who asks inside of `exec` and is its
+/// command has two lines.
 #[track_caller]
 pub(crate) fn holdings(file: &Path) -> Holdings {
     let text = fs::read_to_string(file).unwrap_or_default();
-    let mut seen = BTreeSet::new();
+    let mut owners = BTreeMap::new();
     let mut holdings = Holdings::new();
     for (index, pid) in text.lines().filter_map(held) {
-        assert!(seen.insert(index), "index {index} is recorded twice:\n{text}");
+        let owner = *owners.entry(index).or_insert(pid);
+        assert_eq!(owner, pid, "index {index} is recorded of two:\n{text}");
         holdings.entry(pid).or_default().insert(index);
     }
     holdings
