@@ -20,6 +20,11 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
+    /// Of whom nothing is known but the pid.
+    pub(crate) fn of_pid(pid: u32) -> Owner {
+        Owner { pid, start: None, boot: None, pid_namespace: None, uid: None }
+    }
+
     /// Whether both are one process. The uid may differ: a process can change it.
     pub(crate) fn is(&self, other: &Owner) -> bool {
         let names = |owner: &Owner| (owner.pid, owner.start, owner.pid_namespace);
@@ -70,6 +75,23 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
+    /// What a line of Flink's script says.
+    pub(crate) fn of_the_script(index: u32, pid: u32) -> Assignment {
+        Assignment {
+            index,
+            slot: None,
+            identity: Identity::default(),
+            owner: Owner::of_pid(pid),
+            grant: None,
+            since: None,
+            invocation: None,
+            cgroup: None,
+            namespace: None,
+            origin: None,
+            unknown: String::new(),
+        }
+    }
+
     /// A line of Flink's script names an index and a pid and nothing else.
     pub(crate) fn is_the_scripts(&self) -> bool {
         self.grant.is_none() && self.owner.start.is_none()

@@ -4,7 +4,7 @@
 //! of Flink's operator, a resource of any other operator) needs no rule of its own.
 
 use super::{Finding, Rules, flink, legacy, pod, settings, yaml};
-use crate::config::yaml::{Entry, Node, Problem};
+use crate::config::yaml::{Entry, Node, Problem, get};
 
 /// The keys of a ConfigMap under which Flink is given its configuration.
 const LEGACY: &str = "flink-conf.yaml";
@@ -44,10 +44,6 @@ fn walk(
         walk(*value, &within, rules, findings)?;
     }
     Ok(())
-}
-
-pub(super) fn get<'a, 'input>(entries: &[Entry<'a, 'input>], key: &str) -> Option<Node<'a, 'input>> {
-    entries.iter().find(|(name, ..)| name == key).map(|(_, _, value)| *value)
 }
 
 /// `Deployment trainer`, of a map that is an object.

@@ -8,10 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use super::kubernetes::get;
 use super::quantity::{self, Mistake};
 use super::{Finding, Rules, names};
-use crate::config::yaml::{Entry, Node, Problem};
+use crate::config::yaml::{Entry, Node, Problem, get};
 use crate::nearest::nearest;
 
 /// Where containers are listed, and how one is called in a message.

@@ -2,12 +2,12 @@
 
 use std::os::unix::process::parent_id;
 
-use super::answer::Told;
 use super::choice::Choice;
 use super::eligible::eligible;
 use super::grant::{Given, Handover, Request};
 use super::kin::Kin;
 use super::remains::Remains;
+use super::told::Told;
 use super::{Context, answer, mps};
 use crate::assignment::{Owner, Record, Standing};
 use crate::cli::{Allocation, Policy, Print, Stdout};

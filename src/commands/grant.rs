@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::Context;
-use super::answer::Told;
 use super::choice::Choice;
 use super::isolation::{self, Isolation, Situation};
 use super::judged::Judged;
@@ -12,6 +11,7 @@ use super::mps;
 use super::queue::{self, Queue, Waiters};
 use super::quota::Counting;
 use super::remains::Remains;
+use super::told::Told;
 use crate::assignment::{Assignment, Grant, Origin, Owner};
 use crate::cgroup::Confined;
 use crate::cli::watchdog::Guard;

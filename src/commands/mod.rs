@@ -30,6 +30,7 @@ mod runtime;
 mod status;
 mod table;
 mod taken;
+mod told;
 mod view;
 mod waiting;
 

@@ -1,6 +1,6 @@
 //! What the runtimes of the vendors read of their environment, so that they find what was given and nothing else.
 
-use super::answer::{self, Told};
+use super::told::{self, Told};
 use crate::cli::Word;
 use crate::error::Error;
 use crate::inventory::Vendor;
@@ -22,7 +22,7 @@ fn visible(told: &Told<'_>) -> Result<Vec<(&'static str, Option<String>)>, Error
     // In the host's order, in which those inside of `exec` are told one after the other.
     let mut units = told.units.to_vec();
     units.sort_by_key(|unit| (unit.device, unit.instance, unit.slot));
-    let list = |word| answer::words(inventory, &units, told.seen, word).map(|words| words.join(","));
+    let list = |word| told::words(inventory, &units, told.seen, word).map(|words| words.join(","));
     if Vendor::of(&inventory.source) == Some(Vendor::Amd) {
         let list = list(if told.is_confined { Word::Index } else { Word::HostIndex })?;
         // The others would count again what ROCr leaves.

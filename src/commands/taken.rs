@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::allocate::find_owner;
-use super::answer::Told;
 use super::judged::Judged;
+use super::told::Told;
 use super::{Context, answer, eligible};
 use crate::assignment::{Assignment, Grant, Origin, Owner, Record, Standing};
 use crate::cgroup::Group;

@@ -36,6 +36,11 @@ pub(crate) struct Keys<'a, 'input> {
 /// A key of a map as a text, and the nodes of the key and of its value.
 pub(crate) type Entry<'a, 'input> = (String, Node<'a, 'input>, Node<'a, 'input>);
 
+/// The value of a key.
+pub(crate) fn get<'a, 'input>(entries: &[Entry<'a, 'input>], key: &str) -> Option<Node<'a, 'input>> {
+    entries.iter().find(|(name, ..)| name == key).map(|(_, _, value)| *value)
+}
+
 /// The documents of a text, which is no more than is good for us.
 pub(crate) fn documents(text: &str) -> Result<Vec<MarkedYaml<'_>>, Problem> {
     bounds::check(text)?;

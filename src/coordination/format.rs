@@ -71,19 +71,7 @@ fn index(digits: &[u8]) -> u32 {
 
 fn assignment(index: u32, line: &[u8], digits: usize) -> Result<Assignment, String> {
     let (pid, keys) = pid_and_keys(&line[digits..])?;
-    let mut assignment = Assignment {
-        index,
-        slot: None,
-        identity: Identity::default(),
-        owner: Owner { pid, start: None, boot: None, pid_namespace: None, uid: None },
-        grant: None,
-        since: None,
-        invocation: None,
-        cgroup: None,
-        origin: None,
-        namespace: None,
-        unknown: String::new(),
-    };
+    let mut assignment = Assignment::of_the_script(index, pid);
     let (mut id, mut of) = (None, None);
     for pair in Pairs::of(keys)? {
         let (key, value) = pair?;

@@ -193,17 +193,11 @@ mod tests {
     fn assignment(index: u32, pid: u32, grant: Option<(u64, u32)>) -> Assignment {
         let owner = Owner { pid, start: Some(7), boot: None, pid_namespace: Some(1), uid: Some(0) };
         Assignment {
-            index,
-            slot: None,
             identity: Identity { uuid: Some(format!("GPU-{index}")), ..Identity::default() },
             owner,
             grant: grant.map(|(id, of)| Grant { id, of }),
             since: Some(1),
-            invocation: None,
-            cgroup: None,
-            origin: None,
-            namespace: None,
-            unknown: String::new(),
+            ..Assignment::of_the_script(index, pid)
         }
     }
 

@@ -74,17 +74,10 @@ mod tests {
     fn line(index: u32, pid: u32, uuid: Option<&str>, is_the_scripts: bool) -> Assignment {
         let start = (!is_the_scripts).then_some(5);
         Assignment {
-            index,
-            slot: None,
             identity: Identity { uuid: uuid.map(str::to_owned), ..Identity::default() },
-            owner: Owner { pid, start, boot: None, pid_namespace: None, uid: None },
+            owner: Owner { start, ..Owner::of_pid(pid) },
             grant: (!is_the_scripts).then_some(Grant { id: u64::from(pid), of: 1 }),
-            since: None,
-            invocation: None,
-            cgroup: None,
-            origin: None,
-            namespace: None,
-            unknown: String::new(),
+            ..Assignment::of_the_script(index, pid)
         }
     }
 

@@ -232,7 +232,6 @@ mod tests {
     use super::super::fixture::{BOOT, CONTAINER, INITIAL, Running, Tree, can_make_namespaces, wait_for};
     use super::*;
     use crate::assignment::Grant;
-    use crate::device::Identity;
     use Standing::{Alive, Dead};
 
     const FOREIGN_BOOT: Standing = Standing::Doubtful(Doubt::ForeignBoot);
@@ -250,19 +249,8 @@ mod tests {
     }
 
     fn assignment(owner: Owner, grant: Option<Grant>) -> Assignment {
-        Assignment {
-            index: 0,
-            slot: None,
-            identity: Identity::default(),
-            owner,
-            grant,
-            since: None,
-            invocation: None,
-            cgroup: None,
-            origin: None,
-            namespace: None,
-            unknown: String::new(),
-        }
+        let line = Assignment::of_the_script(0, owner.pid);
+        Assignment { owner, grant, ..line }
     }
 
     fn ours(owner: Owner) -> Assignment {

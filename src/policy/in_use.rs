@@ -63,26 +63,6 @@ mod tests {
         }
     }
 
-    fn owner(pid: u32) -> Owner {
-        Owner { pid, start: None, boot: None, pid_namespace: None, uid: None }
-    }
-
-    fn held(index: u32, pid: u32) -> Assignment {
-        Assignment {
-            index,
-            slot: None,
-            identity: Identity::default(),
-            owner: owner(pid),
-            grant: None,
-            since: None,
-            invocation: None,
-            cgroup: None,
-            origin: None,
-            namespace: None,
-            unknown: String::new(),
-        }
-    }
-
     /// Device 0 is in two instances, and 1 is not.
     fn host(pids: &[u32]) -> Inventory {
         let processes = || Some(pids.iter().map(|pid| Use { pid: *pid, memory_mib: None }).collect());
@@ -99,20 +79,20 @@ mod tests {
     #[test]
     #[rustfmt::skip] // a table
     fn others() {
-        let of = |uuid: &str, pid| Assignment { identity: Identity { uuid: Some(uuid.to_owned()), ..Identity::default() }, ..held(0, pid) };
+        let of = |uuid: &str, pid| Assignment { identity: Identity { uuid: Some(uuid.to_owned()), ..Identity::default() }, ..Assignment::of_the_script(0, pid) };
         for (case, assignments, requester, device, pids, others) in [
             ("nobody holds it",           vec![],                 None,     1, &[11, 22][..], vec![11, 22]),
-            ("the owner's",               vec![held(1, 31)],      None,     1, &[11, 22],     vec![22]),
+            ("the owner's",               vec![Assignment::of_the_script(1, 31)],      None,     1, &[11, 22],     vec![22]),
             ("another device's owner's",  vec![of("MIG-a", 31)],  None,     1, &[11, 22],     vec![11, 22]),
             ("of any instance",           vec![of("MIG-a", 31), of("MIG-b", 42)], None, 0, &[11, 22, 33], vec![33]),
             ("the requester's",           vec![],                 Some(42), 1, &[11, 22],     vec![11]),
-            ("both",                      vec![held(1, 31)],      Some(42), 1, &[11, 22],     vec![]),
-            ("a dead owner has none",     vec![held(1, 131)],     None,     1, &[11],         vec![11]),
-            ("one that may live has",     vec![held(1, 231)],     None,     1, &[11],         vec![]),
+            ("both",                      vec![Assignment::of_the_script(1, 31)],      Some(42), 1, &[11, 22],     vec![]),
+            ("a dead owner has none",     vec![Assignment::of_the_script(1, 131)],     None,     1, &[11],         vec![11]),
+            ("one that may live has",     vec![Assignment::of_the_script(1, 231)],     None,     1, &[11],         vec![]),
             ("what has ended",            vec![],                 None,     1, &[911, 22],    vec![22]),
         ] {
             let (inventory, record) = (host(pids), Record { assignments, ..Record::default() });
-            let requester = requester.map(owner);
+            let requester = requester.map(Owner::of_pid);
             let in_use = InUse {
                 inventory: &inventory,
                 record: &record,

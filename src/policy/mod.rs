@@ -185,17 +185,10 @@ mod tests {
 
     fn assignment(index: u32, identity: Identity, pid: u32) -> Assignment {
         Assignment {
-            index,
-            slot: None,
-            owner: Owner { pid, start: Some(1), boot: None, pid_namespace: None, uid: None },
+            owner: Owner { start: Some(1), ..Owner::of_pid(pid) },
             grant: Some(Grant { id: u64::from(pid), of: 1 }),
             identity,
-            since: None,
-            invocation: None,
-            cgroup: None,
-            origin: None,
-            namespace: None,
-            unknown: String::new(),
+            ..Assignment::of_the_script(index, pid)
         }
     }
 

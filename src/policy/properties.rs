@@ -161,20 +161,10 @@ impl Scene {
                 Named::Instance(at) => uuid(format!("MIG-{}-{at}", line.index)),
                 Named::Another => uuid("GPU-gone".to_owned()),
             },
-            owner: Owner {
-                pid: line.pid,
-                start: (line.named != Named::Nothing).then_some(1),
-                boot: None,
-                pid_namespace: None,
-                uid: None,
-            },
+            owner: Owner { start: (line.named != Named::Nothing).then_some(1), ..Owner::of_pid(line.pid) },
             grant: (line.named != Named::Nothing).then_some(Grant { id: 1, of: 1 }),
-            since: None,
-            invocation: None,
             cgroup: line.has_orphans.then(|| "v2:/x".to_owned()),
-            origin: None,
-            namespace: None,
-            unknown: String::new(),
+            ..Assignment::of_the_script(line.index, line.pid)
         };
         let drained = |index: &u32| Drained {
             index: *index,
