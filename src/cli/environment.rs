@@ -4,13 +4,10 @@
 
 use std::ffi::OsString;
 
-use super::variables::Variable;
+use super::variables::{GRANT, Variable};
 use crate::host::owner::Service;
 use crate::notes::Notes;
 use crate::visible::Variables;
-
-/// Set by `exec` for the command that it becomes.
-pub(crate) const GRANT: &str = "GPU_COORD_GRANT";
 
 /// What the environment says beside options.
 #[derive(Debug)]

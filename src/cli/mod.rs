@@ -23,7 +23,7 @@ pub(crate) mod watchdog;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use environment::{GRANT, Surroundings};
+pub(crate) use environment::Surroundings;
 pub(crate) use options::{
     Allocation, ByHand, Cgroup, Check, Command, Common, DEFAULT_COORDINATION_FILE, DeallocateAll, Devices,
     Doctor, Exec, Policy, Print, Reclaim, RequestOptions, SelectionOptions, SourceOptions, Status, Word,
@@ -32,6 +32,7 @@ pub(crate) use output::{Stdout, Terminal};
 pub(crate) use parse::{Task, refusal};
 pub(crate) use report::{report, tell};
 pub(crate) use values::Wait;
+pub(crate) use variables::GRANT;
 
 use crate::error::Error;
 use crate::host::deadline::Deadline;

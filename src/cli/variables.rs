@@ -8,12 +8,14 @@ use std::ffi::{OsStr, OsString};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
-use super::environment::GRANT;
 use super::options::{Cli, Discover};
 use crate::error::Error;
 use crate::nearest::nearest;
 
 const PREFIX: &str = "GPU_COORD_";
+
+/// Set by `exec` for the command that it becomes.
+pub(crate) const GRANT: &str = "GPU_COORD_GRANT";
 
 /// For callers that pass no word at all, as Spark's workers do.
 const AMOUNT: &str = "GPU_COORD_AMOUNT";

@@ -1,29 +1,22 @@
 //! A request for units, from the record to the commit. How they reach their owner is the caller's matter.
 
-use std::path::Path;
-
 use super::Context;
-use super::choice::Choice;
-use super::isolation::{self, Isolation, Situation};
-use super::judged::Judged;
+use super::decision::Decision;
+use super::isolation::Isolation;
 use super::kin::Kin;
 use super::mps;
-use super::queue::{self, Queue, Waiters};
-use super::quota::Counting;
-use super::remains::Remains;
+use super::queue::{self, Queue};
 use super::told::Told;
 use crate::assignment::{Assignment, Grant, Origin, Owner};
 use crate::cgroup::Confined;
 use crate::cli::watchdog::Guard;
-use crate::cli::{Cgroup, Policy, Print, RequestOptions};
+use crate::cli::{Cgroup, Print, RequestOptions};
 use crate::coordination::ledger::Ledger;
-use crate::coordination::plan::Change;
 use crate::coordination::settle;
 use crate::device::{Inventory, Unit};
 use crate::error::Error;
 use crate::host::owner;
 use crate::notes::Notes;
-use crate::policy::{self, Occupancy, Used, turn};
 use crate::sharing::Resources;
 use crate::visible::Seen;
 
@@ -84,15 +77,6 @@ pub(super) trait Handover {
     fn outlives_failure(&self) -> bool {
         true
     }
-}
-
-/// What is decided, and not done yet.
-struct Decision<'a> {
-    /// An error if the owner is to wait.
-    units: Result<Vec<Unit>, Error>,
-    change: Change,
-    /// `None`: the owner is not confined.
-    isolation: Option<Isolation<'a>>,
 }
 
 impl Request<'_> {
@@ -175,79 +159,6 @@ impl Request<'_> {
         Ok(())
     }
 
-    fn decide<'a>(
-        &'a self,
-        requester: &'a Owner,
-        ledger: &Ledger,
-        notes: &mut Notes,
-    ) -> Result<Decision<'a>, Error> {
-        let host = &self.context.host;
-        let record = ledger.record();
-        let occupancy = policy::occupancy(self.inventory, record);
-        warn(&occupancy, &self.options.file.coordination_file, notes);
-        let judged = Judged::new(host, record, ledger.facts(), Some(&occupancy));
-        let standing = |position: usize| judged.standing(position);
-        let situation =
-            Situation { inventory: self.inventory, owner: requester, record, occupancy: &occupancy };
-        let isolation = self.isolation(&situation, notes)?;
-        let remains = Remains::of(host, record, &standing);
-        let choice = Choice {
-            inventory: self.inventory,
-            record,
-            occupancy: &occupancy,
-            standing: &standing,
-            requester: Some(requester),
-            kin: self.kin,
-            remains: &remains,
-        };
-        let waiters = Waiters {
-            host,
-            inventory: self.inventory,
-            record,
-            occupancy: &occupancy,
-            standing: &standing,
-            liveness: judged.liveness(),
-            units: self.units,
-        };
-        let turn = self.queue.map_or(Ok(()), |queue| queue.check(&waiters, requester, self.options.amount));
-        let units = match turn.and_then(|()| choice.make(host, &self.asked(isolation.is_some()), notes)) {
-            Err(Error::NotEnough(why)) if self.queue.is_some() => Err(Error::NotEnough(why)),
-            units => Ok(units?),
-        };
-        if let Ok(units) = &units {
-            let counting = Counting::new(host, self.resources, record, &occupancy, &standing);
-            let quotas = self.context.config.map(|config| &config.quotas[..]).unwrap_or_default();
-            counting.check(quotas, requester, self.options.namespace.as_deref(), units)?;
-            mps::check(self.context, self.resources, units)?;
-        }
-        let mut change = judged.change(Some(self.inventory), self.takes_over);
-        if units.is_ok() {
-            change.gone.extend(turn::of(record, requester));
-        }
-        if self.takes_over {
-            remains.clear(self.inventory, notes);
-        }
-        // The record goes on naming a group until it is gone.
-        change.stale.retain(|position| !remains.has_orphans(*position));
-        Ok(Decision { units, change, isolation })
-    }
-
-    /// `None` if the owner is not to be confined, or if it was to be only at best.
-    fn isolation<'a>(
-        &'a self,
-        situation: &Situation<'a, '_>,
-        notes: &mut Notes,
-    ) -> Result<Option<Isolation<'a>>, Error> {
-        situation.check_not_inside_another(&self.context.host)?;
-        if !isolation::is_wanted(self.options.cgroup(), situation) {
-            return Ok(None);
-        }
-        match Isolation::of(self.context, situation, self.options.cgroup(), self.keeps_rights) {
-            Ok(isolation) => isolation.check_numbering(self.print, self.seen).map(|()| Some(isolation)),
-            Err(error) => self.without(error, notes).map(|()| None),
-        }
-    }
-
     fn confine(
         &self,
         isolation: Option<Isolation<'_>>,
@@ -264,25 +175,13 @@ impl Request<'_> {
     }
 
     /// Goes on without isolation, if it was asked for only at best.
-    fn without(&self, error: Error, notes: &mut Notes) -> Result<(), Error> {
+    pub(super) fn without(&self, error: Error, notes: &mut Notes) -> Result<(), Error> {
         let is_isolation = matches!(error, Error::Isolation(_));
         if self.options.cgroup() != Some(Cgroup::BestEffort) || !is_isolation {
             return Err(error);
         }
         notes.warn(format!("the owner is not confined, and can open every device: {}", error.chain()));
         Ok(())
-    }
-
-    fn asked(&self, isolates: bool) -> policy::Request<'_> {
-        policy::Request {
-            amount: self.options.amount,
-            takes_over: self.takes_over,
-            includes_sick: self.options.include_unhealthy,
-            in_use: if self.options.skip_busy { Used::Withhold } else { Used::GiveLast },
-            isolates,
-            packs: self.options.policy == Policy::Pack,
-            units: self.units,
-        }
     }
 
     fn assignments(&self, owner: &Owner, given: &Given<'_>, cgroup: Option<&str>) -> Vec<Assignment> {
@@ -305,11 +204,4 @@ impl Request<'_> {
         };
         given.units.iter().map(assignment).collect()
     }
-}
-
-/// Lines that withhold a unit, each named: they stay until somebody looks at them.
-pub(super) fn warn(occupancy: &Occupancy<'_>, path: &Path, notes: &mut Notes) {
-    let mut withheld: Vec<_> = occupancy.places.iter().filter_map(|place| place.withheld).collect();
-    withheld.dedup();
-    notes.warnings.extend(withheld.iter().map(|line| line.message(path)));
 }

@@ -9,6 +9,7 @@ mod by_hand;
 mod check;
 mod choice;
 mod deallocate_all;
+mod decision;
 mod devices;
 mod doctor;
 mod eligible;

@@ -1,0 +1,142 @@
+//! What a request is given, and what that changes: decided under the lock, and not done yet.
+
+use std::path::Path;
+
+use super::choice::Choice;
+use super::grant::Request;
+use super::isolation::{self, Isolation, Situation};
+use super::judged::Judged;
+use super::mps;
+use super::queue::Waiters;
+use super::quota::Counting;
+use super::remains::Remains;
+use crate::assignment::{Owner, Record, Standing};
+use crate::cli::Policy;
+use crate::coordination::ledger::Ledger;
+use crate::coordination::plan::Change;
+use crate::device::Unit;
+use crate::error::Error;
+use crate::notes::Notes;
+use crate::policy::{self, Occupancy, Used, turn};
+
+pub(super) struct Decision<'a> {
+    /// An error if the owner is to wait.
+    pub(super) units: Result<Vec<Unit>, Error>,
+    pub(super) change: Change,
+    /// `None`: the owner is not confined.
+    pub(super) isolation: Option<Isolation<'a>>,
+}
+
+/// The record, judged for one request.
+struct Scene<'a> {
+    requester: &'a Owner,
+    record: &'a Record,
+    occupancy: &'a Occupancy<'a>,
+    judged: &'a Judged<'a>,
+    standing: &'a dyn Fn(usize) -> Standing,
+    remains: &'a Remains<'a>,
+}
+
+impl Request<'_> {
+    pub(super) fn decide<'a>(
+        &'a self,
+        requester: &'a Owner,
+        ledger: &Ledger,
+        notes: &mut Notes,
+    ) -> Result<Decision<'a>, Error> {
+        let host = &self.context.host;
+        let record = ledger.record();
+        let occupancy = policy::occupancy(self.inventory, record);
+        warn(&occupancy, &self.options.file.coordination_file, notes);
+        let judged = Judged::new(host, record, ledger.facts(), Some(&occupancy));
+        let standing = |position: usize| judged.standing(position);
+        let situation =
+            Situation { inventory: self.inventory, owner: requester, record, occupancy: &occupancy };
+        let isolation = self.isolation(&situation, notes)?;
+        let remains = Remains::of(host, record, &standing);
+        let (occupancy, judged, standing, remains) = (&occupancy, &judged, &standing, &remains);
+        let scene = Scene { requester, record, occupancy, judged, standing, remains };
+        let units = match self.units(&scene, isolation.is_some(), notes) {
+            Err(Error::NotEnough(why)) if self.queue.is_some() => Err(Error::NotEnough(why)),
+            units => Ok(units?),
+        };
+        if let Ok(units) = &units {
+            self.check_policy(&scene, units)?;
+        }
+        let change = self.change(&scene, units.is_ok(), notes);
+        Ok(Decision { units, change, isolation })
+    }
+
+    /// `None` if the owner is not to be confined, or if it was to be only at best.
+    fn isolation<'a>(
+        &'a self,
+        situation: &Situation<'a, '_>,
+        notes: &mut Notes,
+    ) -> Result<Option<Isolation<'a>>, Error> {
+        situation.check_not_inside_another(&self.context.host)?;
+        if !isolation::is_wanted(self.options.cgroup(), situation) {
+            return Ok(None);
+        }
+        match Isolation::of(self.context, situation, self.options.cgroup(), self.keeps_rights) {
+            Ok(isolation) => isolation.check_numbering(self.print, self.seen).map(|()| Some(isolation)),
+            Err(error) => self.without(error, notes).map(|()| None),
+        }
+    }
+
+    /// The units, if it is the requester's turn.
+    fn units(&self, scene: &Scene<'_>, isolates: bool, notes: &mut Notes) -> Result<Vec<Unit>, Error> {
+        let Scene { requester, record, occupancy, judged, standing, remains } = *scene;
+        let (host, inventory) = (&self.context.host, self.inventory);
+        if let Some(queue) = self.queue {
+            let liveness = judged.liveness();
+            let waiters =
+                Waiters { host, inventory, record, occupancy, standing, liveness, units: self.units };
+            queue.check(&waiters, requester, self.options.amount)?;
+        }
+        let requester = Some(requester);
+        let choice = Choice { inventory, record, occupancy, standing, requester, kin: self.kin, remains };
+        choice.make(host, &self.asked(isolates), notes)
+    }
+
+    fn asked(&self, isolates: bool) -> policy::Request<'_> {
+        policy::Request {
+            amount: self.options.amount,
+            takes_over: self.takes_over,
+            includes_sick: self.options.include_unhealthy,
+            in_use: if self.options.skip_busy { Used::Withhold } else { Used::GiveLast },
+            isolates,
+            packs: self.options.policy == Policy::Pack,
+            units: self.units,
+        }
+    }
+
+    /// What refuses units that are there to be had.
+    fn check_policy(&self, scene: &Scene<'_>, units: &[Unit]) -> Result<(), Error> {
+        let Scene { requester, record, occupancy, standing, .. } = *scene;
+        let counting = Counting::new(&self.context.host, self.resources, record, occupancy, standing);
+        let quotas = self.context.config.map(|config| &config.quotas[..]).unwrap_or_default();
+        counting.check(quotas, requester, self.options.namespace.as_deref(), units)?;
+        mps::check(self.context, self.resources, units)
+    }
+
+    /// All but what is granted. The control groups of the dead are cleared by then.
+    fn change(&self, scene: &Scene<'_>, has_units: bool, notes: &mut Notes) -> Change {
+        let mut change = scene.judged.change(Some(self.inventory), self.takes_over);
+        if has_units {
+            change.gone.extend(turn::of(scene.record, scene.requester));
+        }
+        if self.takes_over {
+            scene.remains.clear(self.inventory, notes);
+        }
+        // The record goes on naming a group until it is gone.
+        change.stale.retain(|position| !scene.remains.has_orphans(*position));
+        change
+    }
+}
+
+/// Lines that withhold a unit, each named: they stay until somebody looks at them.
+fn warn(occupancy: &Occupancy<'_>, path: &Path, notes: &mut Notes) {
+    let mut withheld: Vec<_> = occupancy.places.iter().filter_map(|place| place.withheld).collect();
+    withheld.dedup();
+    notes.warnings.extend(withheld.iter().map(|line| line.message(path)));
+}
