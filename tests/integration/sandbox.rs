@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use assert_cmd::Command;
@@ -127,9 +128,13 @@ impl Drop for Process {
     }
 }
 
-/// A pid that no process has: of one that has just ended.
+/// A pid that no process has, nor will: of one that has just ended, or, where the kernel soon gives such a number out
+/// again, one beyond those that it gives out (`/proc/sys/kernel/pid_max`, proc_sys_kernel(5); 4,194,304 at most).
 pub(crate) fn dead_pid() -> u32 {
-    Process::start().kill()
+    const LIMIT: u32 = 4_194_304;
+    static BEYOND: AtomicU32 = AtomicU32::new(LIMIT - 1);
+    let pid_max: u32 = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap().trim_end().parse().unwrap();
+    if pid_max < LIMIT / 2 { BEYOND.fetch_sub(1, Ordering::Relaxed) } else { Process::start().kill() }
 }
 
 /// A copy of the program, by another process: one that this process has open for writing, if only in a child

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use super::{Host, none_free, sliced};
+use crate::record::Held;
 use crate::running::Running;
 use crate::sandbox::{PROGRAM, Process, dead_pid};
 
@@ -189,7 +190,10 @@ fn asks_inside(host: &Host, before: &str, after: &str, says: &[&str]) {
     running.say("go");
     let said: Vec<String> = (0..4).map(|_| running.line()).collect();
     assert_eq!(said, says);
-    assert_eq!(host.held().iter().filter(|held| held.pid == running.pid()).count(), 1);
+    let held = host.held();
+    let held: Vec<&Held> = held.iter().filter(|held| held.pid == running.pid()).collect();
+    assert_eq!(held.iter().map(|held| held.is_taken).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(held[0].slot, held[1].slot, "the same share, once for the command and once for who asked");
 }
 
 #[test]
