@@ -896,7 +896,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__reclaim)
-            opts="-v -h --dry-run --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
+            opts="-v -h --dry-run --force --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

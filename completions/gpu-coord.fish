@@ -214,6 +214,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l config-k
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l dry-run -d 'Say what would be released, and release nothing'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l force -d 'Release also what processes that outlived their owner may use; they are named, and not ended'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand reclaim" -s h -l help -d 'Print help (see more with \'--help\')'

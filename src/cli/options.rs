@@ -346,6 +346,9 @@ pub(crate) struct Reclaim {
     /// Say what would be released, and release nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Release also what processes that outlived their owner may use; they are named, and not ended
+    #[arg(long)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) file: FileOptions,
     #[command(flatten)]

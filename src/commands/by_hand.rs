@@ -89,7 +89,9 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
         remains.name(*orphaned, notes)?;
         let index = record.assignments[*orphaned].index;
         let alive = notes.warnings.pop().unwrap_or_default();
-        return Err(Error::Refused(format!("device {index} is not released: {alive}")));
+        return Err(Error::Refused(format!(
+            "device {index} is not released: {alive}, or release it with `gpu-coord reclaim --force`"
+        )));
     }
     if let Some(living) = released.iter().find(|position| judged.standing(**position) == Standing::Alive) {
         return Err(kept(&record.assignments[*living]));

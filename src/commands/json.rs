@@ -8,6 +8,7 @@ use super::isolation;
 use crate::assignment::{Assignment, Owner, Standing};
 use crate::device::{Device, Health, Identity, Instance, Inventory, Unit, Use};
 use crate::host::Host;
+use crate::host::account::Accounts;
 use crate::notes::Notes;
 
 const VERSION: u32 = 1;
@@ -103,7 +104,7 @@ pub(super) fn unit(inventory: &Inventory, unit: &Unit, fields: Map<String, Value
 }
 
 /// An assignment, as its owner and what is recorded of it.
-pub(super) fn owner(host: &Host, assignment: &Assignment, standing: Standing) -> Value {
+pub(super) fn owner(host: &Host, accounts: &Accounts, assignment: &Assignment, standing: Standing) -> Value {
     let owner = &assignment.owner;
     let is_alive = standing == Standing::Alive;
     let standing = match standing {
@@ -120,6 +121,7 @@ pub(super) fn owner(host: &Host, assignment: &Assignment, standing: Standing) ->
     json!({
         "pid": owner.pid,
         "uid": owner.uid,
+        "user": owner.uid.and_then(|uid| accounts.known_name(uid)),
         "start": owner.start,
         "boot_id": owner.boot,
         "pid_namespace": owner.pid_namespace,
@@ -142,11 +144,16 @@ pub(super) fn command(host: &Host, owner: &Owner) -> Option<String> {
 }
 
 /// An assignment of a device that is not in the inventory at hand.
-pub(super) fn elsewhere(host: &Host, assignment: &Assignment, standing: Standing) -> Value {
+pub(super) fn elsewhere(
+    host: &Host,
+    accounts: &Accounts,
+    assignment: &Assignment,
+    standing: Standing,
+) -> Value {
     let mut value = json!({
         "index": assignment.index,
         "slot": assignment.slot,
-        "owner": owner(host, assignment, standing),
+        "owner": owner(host, accounts, assignment, standing),
     });
     add_identity(&mut value, &assignment.identity);
     value

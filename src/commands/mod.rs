@@ -19,6 +19,7 @@ mod history;
 mod isolation;
 mod json;
 mod judged;
+mod kept;
 mod kin;
 mod metrics;
 mod mps;

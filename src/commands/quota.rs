@@ -115,7 +115,8 @@ impl<'a> Counting<'a> {
         said.map(str::to_owned).or_else(|| uid.map(|uid| self.accounts().name(uid)))
     }
 
-    fn accounts(&self) -> &Accounts {
+    /// What users are called.
+    pub(super) fn accounts(&self) -> &Accounts {
         self.accounts.get_or_init(|| self.host.accounts())
     }
 

@@ -1,10 +1,12 @@
 //! `gpu-coord reclaim`: what dead owners left, in the record and among the control groups.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::Context;
 use super::judged::Judged;
+use super::kept::Scene;
+use super::kin::Kin;
 use super::remains::Remains;
 use crate::assignment::{Assignment, Record, Standing};
 use crate::cgroup::Group;
@@ -28,8 +30,13 @@ pub(super) fn run(context: &Context<'_>, options: &Reclaim, notes: &mut Notes) -
     let mut done = String::new();
     let mut named = BTreeSet::new();
     if let Some(ledger) = ledger {
-        let reclaimer =
-            Reclaimer { context, host: &context.host, inventory: &inventory, is_dry: options.dry_run };
+        let reclaimer = Reclaimer {
+            context,
+            host: &context.host,
+            inventory: &inventory,
+            is_dry: options.dry_run,
+            is_forced: options.force,
+        };
         named.extend(ledger.record().assignments.iter().filter_map(|assignment| assignment.cgroup.clone()));
         done += &reclaimer.reclaim(ledger, notes)?;
     }
@@ -43,10 +50,13 @@ struct Reclaimer<'a> {
     inventory: &'a Inventory,
     /// Says what it would do, and does nothing.
     is_dry: bool,
+    /// Releases also what processes that outlived their owner may use.
+    is_forced: bool,
 }
 
 impl Reclaimer<'_> {
-    /// A line for each assignment that is released, each group that is removed and each waiter that has ended.
+    /// A line for each assignment that is released or kept, each group that is removed or left, and each waiter that
+    /// has ended.
     fn reclaim(&self, ledger: Ledger, notes: &mut Notes) -> Result<String, Error> {
         let record = ledger.record();
         let occupancy = policy::occupancy(self.inventory, record);
@@ -54,9 +64,22 @@ impl Reclaimer<'_> {
         let standing = |position: usize| judged.standing(position);
         let mut change = judged.change(Some(self.inventory), true);
         let remains = Remains::of(self.host, record, &standing);
+        let kin = Kin::of(self.host, self.inventory, notes);
         let groups = self.groups(record, &remains, &standing, notes);
-        change.stale.retain(|position| !remains.has_orphans(*position));
-        let done = self.released(record, &change) + &groups + &self.gone(record, &change);
+        let scene = Scene {
+            host: self.host,
+            inventory: self.inventory,
+            record,
+            occupancy: &occupancy,
+            standing: &standing,
+            remains: &remains,
+            kin: kin.as_ref(),
+        };
+        let kept = scene.kept(&change.stale, self.is_forced, notes);
+        change.stale.retain(|position| !kept.contains_key(position));
+        let left = self.left(record, &remains, &change.stale);
+        let done = self.released(record, &change) + &self.kept(record, &kept) + &groups + &left;
+        let done = done + &self.gone(record, &change);
         let is_idle = change.stale.is_empty() && change.settled.is_empty() && change.gone.is_empty();
         let stale: Vec<Assignment> = change.stale.iter().map(|at| record.assignments[*at].clone()).collect();
         if !self.is_dry && !is_idle {
@@ -102,6 +125,32 @@ impl Reclaimer<'_> {
             format!("{verb} index {index} of pid {}\n", owner.pid)
         };
         change.stale.iter().map(line).collect()
+    }
+
+    fn kept(&self, record: &Record, kept: &BTreeMap<usize, String>) -> String {
+        let verb = if self.is_dry { "would keep" } else { "kept" };
+        let line = |(position, reason): (&usize, &String)| {
+            let Assignment { index, owner, .. } = &record.assignments[*position];
+            format!("{verb} index {index} of pid {}: {reason}\n", owner.pid)
+        };
+        kept.iter().map(line).collect()
+    }
+
+    /// What becomes of the groups that the record names no more, and that have processes still.
+    fn left(&self, record: &Record, remains: &Remains<'_>, released: &[usize]) -> String {
+        let verb = if self.is_dry { "would leave" } else { "left" };
+        let orphaned = released.iter().filter(|position| remains.has_orphans(**position));
+        let names: BTreeSet<_> = orphaned.filter_map(|at| record.assignments[*at].cgroup.as_ref()).collect();
+        let line = |name: &String| {
+            let shut = match remains.is_shut(name) {
+                true => ", which are kept from every GPU but for what they have open",
+                false => "",
+            };
+            format!(
+                "{verb} control group {name} to its processes{shut}; reclaim removes it once they have ended\n"
+            )
+        };
+        names.into_iter().map(line).collect()
     }
 
     fn gone(&self, record: &Record, change: &Change) -> String {

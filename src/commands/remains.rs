@@ -12,9 +12,6 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::notes::Notes;
 
-/// Pids that a message names.
-const MOST_NAMED: usize = 3;
-
 /// What the dead of a record have left.
 pub(super) struct Remains<'a> {
     host: &'a Host,
@@ -23,6 +20,8 @@ pub(super) struct Remains<'a> {
     standing: &'a dyn Fn(usize) -> Standing,
     /// By the group's name in the record.
     orphans: RefCell<BTreeMap<String, Vec<u32>>>,
+    /// The groups whose processes are kept from every GPU by now.
+    shut: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Remains<'a> {
@@ -31,7 +30,7 @@ impl<'a> Remains<'a> {
         record: &'a Record,
         standing: &'a dyn Fn(usize) -> Standing,
     ) -> Remains<'a> {
-        Remains { host, record, standing, orphans: RefCell::default() }
+        Remains { host, record, standing, orphans: RefCell::default(), shut: RefCell::default() }
     }
 
     /// Whether processes live on in the group of an assignment whose owner is dead, and nobody who lives has the
@@ -49,6 +48,11 @@ impl<'a> Remains<'a> {
         let has_orphans = !orphans.is_empty();
         self.orphans.borrow_mut().insert(name.clone(), orphans);
         has_orphans
+    }
+
+    /// Whether the processes of a group have been kept from every GPU.
+    pub(super) fn is_shut(&self, name: &str) -> bool {
+        self.shut.borrow().contains(name)
     }
 
     /// Whether a line names the group that is not one of those: `exec` passes units on to several owners in one group.
@@ -121,26 +125,20 @@ impl<'a> Remains<'a> {
     fn clear_one(&self, position: usize, inventory: &Inventory, notes: &mut Notes) -> Result<(), Error> {
         if self.remove(position, notes)? {
             let rules = isolation::nodes(self.host, inventory)?.rules_of_orphans(inventory);
-            self.group(position)?.change(&rules)?;
+            let group = self.group(position)?;
+            group.change(&rules)?;
+            self.shut.borrow_mut().insert(group.name());
         }
         Ok(())
     }
 
     fn alive(&self, group: &Group, position: usize) -> String {
         let pids = self.orphans.borrow().get(&group.name()).cloned().unwrap_or_default();
-        let named = pids.iter().take(MOST_NAMED).map(|pid| match self.host.command_line(*pid) {
-            Some(command) => format!("{pid} ({command})"),
-            None => pid.to_string(),
-        });
-        let named = named.collect::<Vec<_>>().join(", ");
-        let more = match pids.len().saturating_sub(MOST_NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
         let owner = self.record.assignments[position].owner.pid;
         format!(
-            "pid {named}{more} outlived pid {owner} in control group {}, and may have its devices open; end what is \
+            "pid {} outlived pid {owner} in control group {}, and may have its devices open; end what is \
              left of it",
+            self.host.named(&pids),
             group.name()
         )
     }

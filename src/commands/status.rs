@@ -92,6 +92,7 @@ fn look(
         resources: &resources,
         sums: counting.sums(quotas),
         host: &context.host,
+        accounts: counting.accounts(),
         inventory: &inventory,
         selection: &selection,
         record,

@@ -1,18 +1,19 @@
-//! What `gpu-coord status` shows, as a table and as JSON.
+//! What `gpu-coord status` shows, and its JSON.
+
+mod rows;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
 use super::quota::Sum;
-use super::table::{Paint, table};
-use super::{eligible, isolation, json};
-use crate::assignment::{Assignment, Owner, Record, Standing, Waiter};
+use super::{eligible, json};
+use crate::assignment::{Owner, Record, Standing};
 use crate::cli::Terminal;
 use crate::device::{Device, Inventory};
 use crate::host::Host;
+use crate::host::account::Accounts;
 use crate::notes::Notes;
 use crate::policy::{InUse, Occupancy, Place, State};
 use crate::selection::Selection;
@@ -21,6 +22,8 @@ use crate::sharing::Resources;
 /// All that is shown.
 pub(super) struct View<'a> {
     pub(super) host: &'a Host,
+    /// What users are called.
+    pub(super) accounts: &'a Accounts,
     pub(super) inventory: &'a Inventory,
     pub(super) resources: &'a Resources,
     /// By namespace and resource.
@@ -34,17 +37,6 @@ pub(super) struct View<'a> {
     /// What a table is shown on.
     pub(super) terminal: Option<Terminal>,
 }
-
-/// What is free is green, what wants somebody's eye yellow, what is broken red.
-const STATES: Paint = Paint {
-    column: 2,
-    colour: |cell| match cell.split([':', ' ']).next() {
-        Some("free") => Some(32),
-        Some("stale" | "unknown" | "drained" | "not") => Some(33),
-        Some("sick" | "withheld") => Some(31),
-        _ => None,
-    },
-};
 
 impl View<'_> {
     /// Positions of assignments that hold no unit of this host.
@@ -83,8 +75,9 @@ impl View<'_> {
         let devices = eligible::shown(self.inventory, self.selection).into_iter();
         let devices: Vec<Value> = devices.map(|(at, device)| json::device(device, units(at))).collect();
         let elsewhere = self.elsewhere().into_iter();
-        let elsewhere =
-            elsewhere.map(|at| json::elsewhere(self.host, &self.record.assignments[at], (self.standing)(at)));
+        let elsewhere = elsewhere.map(|at| {
+            json::elsewhere(self.host, self.accounts, &self.record.assignments[at], (self.standing)(at))
+        });
         let waiters = self.record.waiters.iter();
         let waiters = waiters.map(
             |waiter| json!({ "pid": waiter.owner.pid, "amount": waiter.amount, "ticket": waiter.ticket }),
@@ -112,7 +105,9 @@ impl View<'_> {
     }
 
     fn unit(&self, place: &Place<'_>, others: Option<&[u32]>) -> Value {
-        let owner = |at: &usize| json::owner(self.host, &self.record.assignments[*at], (self.standing)(*at));
+        let owner = |at: &usize| {
+            json::owner(self.host, self.accounts, &self.record.assignments[*at], (self.standing)(*at))
+        };
         let owners: Vec<Value> = self.holders(place).iter().map(owner).collect();
         let mut fields = Map::new();
         fields.insert("resource".to_owned(), json!(self.resources.name(&place.unit)));
@@ -133,131 +128,4 @@ impl View<'_> {
             State::Free | State::Stale | State::Held | State::Unknown => None,
         }
     }
-
-    pub(super) fn as_table(&self) -> String {
-        let heads = ["INDEX", "MODEL", "STATE", "PID", "UID", "SINCE", "COMMAND"];
-        let mut rows = vec![heads.map(str::to_owned).to_vec()];
-        rows[0].extend(self.shows_resources().then(|| "RESOURCE".to_owned()));
-        rows[0].extend(self.shows_groups().then(|| "CONTROL GROUP".to_owned()));
-        for place in self.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
-            rows.extend(self.rows(place));
-        }
-        rows.extend(self.elsewhere().into_iter().map(|position| {
-            let index = self.record.assignments[position].index.to_string();
-            self.row([index, String::new(), "not here".to_owned(), String::new()], Some(position))
-        }));
-        table(&rows, self.terminal, Some(&STATES)) + &self.waiting() + &self.quotas()
-    }
-
-    /// The queue of `exec --wait`, if there is one, in its order.
-    fn waiting(&self) -> String {
-        let mut waiters: Vec<&Waiter> = self.record.waiters.iter().collect();
-        if waiters.is_empty() {
-            return String::new();
-        }
-        waiters.sort_by_key(|waiter| waiter.ticket);
-        let mut rows = vec![["WAITING", "UNITS", "COMMAND"].map(str::to_owned).to_vec()];
-        rows.extend(waiters.into_iter().map(|Waiter { owner, amount, .. }| {
-            let command = json::command(self.host, owner).unwrap_or_default();
-            vec![owner.pid.to_string(), amount.to_string(), command]
-        }));
-        "\n".to_owned() + &table(&rows, self.terminal, None)
-    }
-
-    /// Where there are quotas, or somebody has a namespace of its own.
-    fn quotas(&self) -> String {
-        let is_told = self.sums.values().any(|sum| sum.limit.is_some())
-            || self.record.assignments.iter().any(|held| held.namespace.is_some());
-        if !is_told {
-            return String::new();
-        }
-        let mut rows = vec![["NAMESPACE", "RESOURCE", "USED", "LIMIT"].map(str::to_owned).to_vec()];
-        rows.extend(self.sums.iter().map(|((namespace, resource), Sum { used, limit })| {
-            let limit = limit.map(|limit| limit.to_string()).unwrap_or_default();
-            vec![namespace.clone(), resource.clone(), used.to_string(), limit]
-        }));
-        "\n".to_owned() + &table(&rows, self.terminal, None)
-    }
-
-    /// One for each owner, or one for a unit without any.
-    fn rows(&self, place: &Place<'_>) -> Vec<Vec<String>> {
-        let device = &self.inventory.devices[place.unit.device];
-        let index = match place.unit.slot {
-            Some(slot) => format!("{}#{slot}", device.index),
-            None => device.index.to_string(),
-        };
-        let model = device.name.clone().unwrap_or_default();
-        let name = place.state(self.inventory, self.standing).name();
-        let state = self.reason(place).map_or_else(|| name.to_owned(), |reason| format!("{name}: {reason}"));
-        let state = state + &in_use(&self.others(place.unit.device, device).unwrap_or_default());
-        let resource = self.resources.name(&place.unit).unwrap_or_default().to_owned();
-        let cells = [index, model, state, resource];
-        let holders = self.holders(place);
-        if holders.is_empty() {
-            return vec![self.row(cells, None)];
-        }
-        holders.into_iter().map(|holder| self.row(cells.clone(), Some(holder))).collect()
-    }
-
-    /// What is said of a unit, and who holds it.
-    fn row(&self, [index, model, state, resource]: [String; 4], holder: Option<usize>) -> Vec<String> {
-        let assignment = holder.map(|position| &self.record.assignments[position]);
-        let is_alive = holder.is_some_and(|position| (self.standing)(position) == Standing::Alive);
-        let command = assignment.filter(|_| is_alive).and_then(|held| json::command(self.host, &held.owner));
-        let since = assignment.and_then(|held| held.since).and_then(date);
-        let group = assignment.and_then(|held| group(self.host, held)).unwrap_or_default();
-        let mut row = vec![
-            index,
-            model,
-            state,
-            assignment.map(|held| held.owner.pid.to_string()).unwrap_or_default(),
-            assignment.and_then(|held| held.owner.uid).map(|uid| uid.to_string()).unwrap_or_default(),
-            since.unwrap_or_default(),
-            command.unwrap_or_default(),
-        ];
-        row.extend(self.shows_resources().then_some(resource));
-        row.extend(self.shows_groups().then_some(group));
-        row
-    }
-
-    /// Where somebody has said what the units are called.
-    fn shows_resources(&self) -> bool {
-        self.resources.is_configured
-    }
-
-    /// Most hosts have none.
-    fn shows_groups(&self) -> bool {
-        self.record.assignments.iter().any(|held| held.cgroup.is_some())
-    }
-}
-
-/// The owner's group, and what it is kept from.
-fn group(host: &Host, held: &Assignment) -> Option<String> {
-    let name = held.cgroup.as_ref()?;
-    Some(match isolation::in_force(host, held)? {
-        Ok(spans) if spans.is_empty() => format!("{name} denies nothing"),
-        Ok(spans) => {
-            let spans: Vec<String> = spans.iter().map(ToString::to_string).collect();
-            format!("{name} denies {}", spans.join(" "))
-        }
-        Err(problem) => format!("{name} ({problem})"),
-    })
-}
-
-/// The first few of those that compute on a device and do not hold it.
-fn in_use(others: &[u32]) -> String {
-    const MOST: usize = 3;
-    let pids: Vec<String> = others.iter().take(MOST).map(u32::to_string).collect();
-    match others.len().saturating_sub(MOST) {
-        0 if others.is_empty() => String::new(),
-        0 => format!(" (in use by pid {})", pids.join(", ")),
-        more => format!(" (in use by pid {} and {more} more)", pids.join(", ")),
-    }
-}
-
-/// Seconds since the epoch as a date, up to the last that has four digits of a year; the rest is no date.
-fn date(seconds: u64) -> Option<String> {
-    const LAST: u64 = 253_402_300_799;
-    let time = (seconds <= LAST).then(|| UNIX_EPOCH + Duration::from_secs(seconds))?;
-    Some(humantime::format_rfc3339_seconds(time).to_string())
 }

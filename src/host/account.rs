@@ -91,8 +91,11 @@ pub(crate) struct Accounts {
 impl Accounts {
     /// The name of a user, or else its number.
     pub(crate) fn name(&self, uid: u32) -> String {
-        let number = uid.to_string();
-        find(&self.passwd, 2, &number).map_or(number, |fields| fields[0].to_owned())
+        self.known_name(uid).map_or_else(|| uid.to_string(), str::to_owned)
+    }
+
+    pub(crate) fn known_name(&self, uid: u32) -> Option<&str> {
+        Some(find(&self.passwd, 2, &uid.to_string())?[0]).filter(|name| !name.is_empty())
     }
 
     /// The user whom `text` names, by name or number.

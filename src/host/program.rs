@@ -11,6 +11,8 @@ use super::file;
 
 /// How much of a command line a message can bear.
 const COMMAND_LENGTH: usize = 60;
+/// Pids that a message names.
+const MOST_NAMED: usize = 3;
 
 impl Host {
     /// What a message can call the process: printable ASCII, cut short.
@@ -23,6 +25,19 @@ impl Host {
         // A zombie and a kernel thread have no command line.
         let name = file::read(self.proc(format!("{pid}/comm"))).ok()?;
         Some(printable(name.trim_ascii_end()))
+    }
+
+    /// What a message can call several: the first few with what they run.
+    pub(crate) fn named(&self, pids: &[u32]) -> String {
+        let named = pids.iter().take(MOST_NAMED).map(|pid| match self.command_line(*pid) {
+            Some(command) => format!("{pid} ({command})"),
+            None => pid.to_string(),
+        });
+        let named = named.collect::<Vec<_>>().join(", ");
+        match pids.len().saturating_sub(MOST_NAMED) {
+            0 => named,
+            more => format!("{named} and {more} more"),
+        }
     }
 
     /// The words of its command line.

@@ -39,6 +39,7 @@ mod sandbox;
 mod selection;
 mod sharing;
 mod strace;
+mod table;
 mod taken;
 mod tree;
 mod unusual;

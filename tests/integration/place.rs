@@ -11,8 +11,8 @@ use crate::sandbox::{PROGRAM, Process, Sandbox, may_mount};
 const PRIVATE_TMP: &str =
     "1 0 8:2 /tmp/systemd-private-0f-flink.service-Xy/tmp /var/tmp rw master:2 - ext4 x rw\n";
 const CONTAINER: &str = "1 0 0:9 / / rw - overlay x rw\n";
-const TABLE: &str = "INDEX  MODEL          STATE  PID  UID  SINCE  COMMAND\n\
-                     0      Simulated GPU  free   -    -    -      -\n";
+const TABLE: &str = "INDEX  MODEL          MEMORY       STATE  PID  USER  SINCE  COMMAND\n\
+                     0      Simulated GPU  -/16384 MiB  free   -    -     -      -\n";
 
 /// A host whose mounts are these, and whose processes are the owner, as the kernel has it, and pid 1.
 fn with_mounts(mountinfo: &str, owner: &Process) -> Sandbox {

@@ -327,6 +327,43 @@ fn a_dead_owner_s_pid_is_another_process_and_what_has_ended_uses_nothing() {
     host.answers("2 --enable-coordination --skip-busy --owner 10", "1,2\n", "");
 }
 
+/// It may be what the dead owner has left, since it is younger. What is older is none of its.
+#[test]
+fn what_others_compute_on_is_not_reclaimed_from_the_dead_without_force() {
+    let host = Tree::new().process(5, 1).process(10, 1).process(20, 1).process(30, 1);
+    for owner in [10, 20] {
+        host.answers(&format!("allocate 1 --owner {owner}"), if owner == 10 { "0\n" } else { "1\n" }, "");
+    }
+    let host = host.computes(30, 0).computes(5, 1);
+    for pid in [10, 20] {
+        fs::remove_dir_all(host.path(&format!("root/proc/{pid}"))).unwrap();
+    }
+    let kept = "index 0 of pid 10: others compute on its device, and may be left of it; --force releases it all the same";
+    let warning = "gpu-coord: warning: pid 30 (train --fast) computes on device 0, which pid 10 held until it ended; \
+                   end what is left of it\n";
+    let dry = format!("would release index 1 of pid 20\nwould keep {kept}\n");
+    host.answers("reclaim --dry-run", &dry, warning);
+    host.answers("reclaim", &format!("released index 1 of pid 20\nkept {kept}\n"), warning);
+    assert_eq!(host.units()[..2], [json!(["stale", [30]]), json!(["free", [5]])]);
+    host.answers("reclaim --force", "released index 0 of pid 10\n", warning);
+    assert_eq!(host.units()[0], json!(["free", [30]]));
+}
+
+/// All lines of a grant hold or none.
+#[test]
+fn what_is_not_reclaimed_keeps_the_rest_of_its_grant() {
+    let host = Tree::new().process(10, 1).process(30, 1).computes(30, 1);
+    host.answers("allocate 2 --owner 10 --devices 0,2", "0,2\n", "");
+    let host = host.computes(30, 2);
+    fs::remove_dir_all(host.path("root/proc/10")).unwrap();
+    let reason = "others compute on its device, and may be left of it; --force releases it all the same";
+    let warning = "gpu-coord: warning: pid 30 (train --fast) computes on device 2, which pid 10 held until it ended; \
+                   end what is left of it\n";
+    let kept = format!("kept index 0 of pid 10: {reason}\nkept index 2 of pid 10: {reason}\n");
+    host.answers("reclaim", &kept, warning);
+    host.answers("reclaim --force", "released index 0 of pid 10\nreleased index 2 of pid 10\n", warning);
+}
+
 #[test]
 fn without_coordination_the_order_is_the_script_s() {
     let host = Tree::new().process(10, 1).process(20, 1).computes(20, 0).computes(10, 1);

@@ -34,9 +34,9 @@ fn a_terminal_is_given_colours_and_lines_of_its_width() {
         command
     };
     let wide = on_terminal(status(false), 200);
-    assert!(wide.contains("1      Simulated GPU  \x1b[32mfree\x1b[0m   -"), "{wide:?}");
+    assert!(wide.contains("1      Simulated GPU  -/16384 MiB  \x1b[32mfree\x1b[0m   -"), "{wide:?}");
     let plain = on_terminal(status(true), 200);
-    assert!(plain.contains("1      Simulated GPU  free   -"), "{plain:?}");
+    assert!(plain.contains("1      Simulated GPU  -/16384 MiB  free   -"), "{plain:?}");
     for columns in [1, 7, 8, 30] {
         let narrow = on_terminal(status(true), columns);
         assert!(narrow.lines().all(|line| line.chars().count() <= usize::from(columns)), "{narrow:?}");
@@ -63,7 +63,7 @@ impl Watching {
     fn next(&mut self, before: &[String]) -> Vec<String> {
         loop {
             let table = self.lines.by_ref().map(Result::unwrap).take_while(|line| !line.is_empty());
-            let state = |line: String| line.split_ascii_whitespace().nth(3).map(str::to_owned);
+            let state = |line: String| line.split_ascii_whitespace().nth(5).map(str::to_owned);
             let states: Vec<String> = table.skip(1).filter_map(state).collect();
             if states != before {
                 return states;

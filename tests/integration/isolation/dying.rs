@@ -102,11 +102,11 @@ fn what_a_killed_call_left_of_a_dead_owner_is_reclaimed() {
         let running = scene.stopped_at("write", &nth, || members(&group).contains(&child));
         scene.owner.kill();
         running.kill();
-        let Answer { status, stdout, stderr } = scene.stage.reclaim();
+        let Answer { status, stdout, stderr } = scene.stage.reclaim("");
         assert_eq!((status, stdout.as_str(), stderr.as_str()), (Some(0), "", ""));
         assert_eq!(scene.stage.cell.children(), std::slice::from_ref(&name), "somebody is in it");
         scene.stage.cell.take(child);
-        let Answer { status, stdout, stderr } = scene.stage.reclaim();
+        let Answer { status, stdout, stderr } = scene.stage.reclaim("");
         let (word, cell) = (scene.stage.cell.version.word(), &scene.stage.cell.path);
         let says = format!("removed control group {word}:{cell}/{name}\n");
         assert_eq!((status, stdout, stderr.as_str()), (Some(0), says, ""));

@@ -35,13 +35,11 @@ impl Orphaned {
     /// What a call warns of.
     fn warning(&self) -> String {
         format!(
-            "gpu-coord: warning: pid {} (bash) outlived pid {} in control group {}:{}/{}, and may have its devices \
-             open; end what is left of it\n",
+            "gpu-coord: warning: pid {} (bash) outlived pid {} in control group {}, and may have its devices open; end \
+             what is left of it\n",
             self.pid,
             self.dead.pid(),
-            self.stage.cell.version.word(),
-            self.stage.cell.path,
-            self.name
+            self.group()
         )
     }
 
@@ -60,6 +58,18 @@ impl Orphaned {
         wait_until("the orphan has ended", || {
             kill(Pid::from_raw(i32::try_from(self.pid).unwrap()), Signal::SIGCONT).is_err()
         });
+    }
+
+    /// What `reclaim` says of the unit.
+    fn kept(&self, verb: &str) -> String {
+        format!(
+            "{verb} index 0 of pid {}: what it left in its control group lives on; --force releases it all the same\n",
+            self.dead.pid()
+        )
+    }
+
+    fn group(&self) -> String {
+        format!("{}:{}/{}", self.stage.cell.version.word(), self.stage.cell.path, self.name)
     }
 
     fn holders(&self) -> Vec<(u32, u32)> {
@@ -138,17 +148,62 @@ fn what_orphans_may_have_open_is_not_given_back() {
 fn reclaim_does_what_a_take_over_does() {
     for version in versions("reclaim_does_what_a_take_over_does") {
         let mut scene = Orphaned::new(version);
-        let Answer { status, stdout, stderr } = scene.stage.reclaim();
-        assert_eq!((status, stdout.as_str(), stderr), (Some(0), "", scene.warning()));
+        let Answer { status, stdout, stderr } = scene.stage.reclaim("");
+        assert_eq!((status, stdout, stderr), (Some(0), scene.kept("kept"), scene.warning()));
         assert_eq!((scene.dead.reach(), scene.holders()), ("---".to_owned(), vec![(0, scene.dead.pid())]));
         scene.end();
-        let Answer { status, stdout, stderr } = scene.stage.reclaim();
-        let (word, cell) = (version.word(), &scene.stage.cell.path);
-        let group = format!("removed control group {word}:{cell}/{}\n", scene.name);
+        let Answer { status, stdout, stderr } = scene.stage.reclaim("");
+        let group = format!("removed control group {}\n", scene.group());
         let released = format!("released index 0 of pid {}\n", scene.dead.pid());
         // The `reclaim` of another test, which looks at every group of the host, may have been faster.
         assert!(stdout == released.clone() + &group || stdout == released, "{stdout}");
         assert_eq!((status, stderr.as_str()), (Some(0), ""));
         assert_eq!((scene.holders(), scene.stage.cell.children()), (Vec::new(), Vec::new()));
+    }
+}
+
+/// Nobody is ended: what the orphans have open they keep, and anything else they cannot open.
+#[test]
+fn forced_reclaim_frees_the_unit_and_leaves_the_group() {
+    for version in versions("forced_reclaim_frees_the_unit_and_leaves_the_group") {
+        let mut scene = Orphaned::new(version);
+        let (pid, group, mut owner) = (scene.dead.pid(), scene.group(), scene.stage.owner());
+        let before = scene.stage.sandbox.text();
+        let says = |verbs: [&str; 2], shut: &str| {
+            let [released, left] = verbs;
+            format!(
+                "{released} index 0 of pid {pid}\n{left} control group {group} to its processes{shut}; reclaim removes it \
+                 once they have ended\n"
+            )
+        };
+        let Answer { status, stdout, stderr } = scene.stage.reclaim("--dry-run");
+        assert_eq!((status, stdout, stderr), (Some(0), scene.kept("would keep"), scene.warning()));
+        let Answer { status, stdout, stderr } = scene.stage.reclaim("--force --dry-run");
+        let dry = says(["would release", "would leave"], "");
+        assert_eq!((status, stdout, stderr), (Some(0), dry, scene.warning()));
+        assert_eq!((scene.stage.sandbox.text(), scene.dead.reach()), (before, "+--".to_owned()));
+
+        let problem = format!(
+            "device 0 is not released: {}, or release it with `gpu-coord reclaim --force`",
+            scene.warning().trim_start_matches("gpu-coord: warning: ").trim_end()
+        );
+        scene.stage.sandbox.refuses("release 0 --force", 6, &problem);
+
+        let Answer { status, stdout, stderr } = scene.stage.reclaim("--force");
+        let done = says(["released", "left"], ", which are kept from every GPU but for what they have open");
+        assert_eq!((status, stdout, stderr), (Some(0), done, scene.warning()));
+        assert_eq!((scene.holders(), scene.dead.reach().as_str()), (Vec::new(), "---"), "{version:?}");
+        assert_eq!(members(&scene.stage.cell.directory.join(&scene.name)), [scene.pid], "it lives");
+        scene.stage.confine(1, &owner, "0\n");
+        assert_eq!(owner.reach(), "+--");
+        scene.stage.release(&owner);
+
+        scene.end();
+        let Answer { status, stdout, stderr } = scene.stage.reclaim("");
+        let removed = format!("removed control group {group}\n");
+        // The `reclaim` of another test may have been faster.
+        assert!(stdout == removed || stdout.is_empty(), "{stdout}");
+        assert_eq!((status, stderr.as_str()), (Some(0), ""));
+        assert_eq!(scene.stage.cell.children(), [""; 0]);
     }
 }

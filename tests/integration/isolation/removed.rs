@@ -129,7 +129,7 @@ fn a_group_of_another_in_the_record_is_not_touched() {
         write_group(stage.sandbox.file().as_path(), &record, pid, &format!("{cell}/{own}"));
         owner.kill();
         victim.reach();
-        let Answer { status, stderr, .. } = stage.reclaim();
+        let Answer { status, stderr, .. } = stage.reclaim("");
         assert_eq!((status, stderr.lines().count()), (Some(0), 1), "{stderr}");
         assert_eq!(victim.reach(), "+--");
     }

@@ -113,14 +113,15 @@ impl Stage {
     }
 
     /// `reclaim`, which sees the groups of this test alone, and not those that others have just made.
-    pub(crate) fn reclaim(&self) -> Answer {
+    pub(crate) fn reclaim(&self, words: &str) -> Answer {
         let mut command = Command::new("unshare");
         self.environment(&mut command);
         let roots = [Version::V1, Version::V2].map(|version| version.root().unwrap_or_default());
         command.env("CELL", &self.cell.directory).env("ONE", &roots[0]).env("OTHER", &roots[1]);
         let script =
-            "mkdir -p groups && mount --bind $CELL groups && umount -l $ONE $OTHER && gpu-coord reclaim";
-        Answer::of(&command.args(["-m", "sh", "-c", script]).output().unwrap())
+            "mkdir -p groups && mount --bind $CELL groups && umount -l $ONE $OTHER && gpu-coord reclaim $*";
+        command.args(["-m", "sh", "-c", script, "sh"]).args(words.split_ascii_whitespace());
+        Answer::of(&command.output().unwrap())
     }
 
     /// The name of the group that an owner is confined in.

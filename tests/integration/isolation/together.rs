@@ -5,6 +5,7 @@ use std::fs;
 use super::cell::versions;
 use super::owner::Owner;
 use super::stage::{Stage, start_of};
+use crate::fake_nvml::Answer;
 
 /// A confined owner of units 0 and 1, of which a child of its has been given 0.
 fn with_a_second_owner(stage: &Stage) -> (Owner, u32) {
@@ -76,6 +77,25 @@ fn the_dead_take_nothing_from_the_living() {
             .code(0)
             .stdout("0\n");
         assert_eq!((owner.reach().as_str(), other.reach().as_str()), ("++-", "--+"));
+        owner.kill();
+    }
+}
+
+/// What is in the group of a living owner that one can open, so that not even force frees it.
+#[test]
+fn what_the_living_can_open_is_never_reclaimed() {
+    for version in versions("what_the_living_can_open_is_never_reclaimed") {
+        let stage = Stage::with_gpus(version, 3);
+        let (mut owner, child) = with_a_second_owner(&stage);
+        owner.tell(&format!("kill -9 {child}; wait {child} 2>/dev/null; true"));
+        let before = stage.sandbox.text();
+        for words in ["", "--force"] {
+            let Answer { status, stdout, stderr } = stage.reclaim(words);
+            let kept =
+                format!("kept index 0 of pid {child}: its control group is that of a living owner too\n");
+            assert_eq!((status, stdout, stderr.as_str()), (Some(0), kept, ""), "{words}");
+            assert_eq!((stage.sandbox.text(), owner.reach().as_str()), (before.clone(), "++-"));
+        }
         owner.kill();
     }
 }

@@ -23,6 +23,12 @@ fn words(table: &str) -> Vec<String> {
     table.lines().map(words).collect()
 }
 
+/// Who the owners are: the name, or else the number.
+fn user() -> String {
+    let uid = nix::unistd::Uid::effective();
+    nix::unistd::User::from_uid(uid).unwrap().map_or_else(|| uid.to_string(), |user| user.name)
+}
+
 fn scene() -> (Host, Process, Process) {
     let host = Host::new(2, CONFIG);
     let whole = host.owner_of("1 --namespace team-a", "1\n");
@@ -33,8 +39,7 @@ fn scene() -> (Host, Process, Process) {
 #[test]
 fn the_table_shows_slots_and_resources_and_namespaces() {
     let (host, whole, share) = scene();
-    let uid = nix::unistd::Uid::effective();
-    let user = nix::unistd::User::from_uid(uid).unwrap().map_or_else(|| uid.to_string(), |user| user.name);
+    let user = user();
     let output = host.command("status").assert().code(0).stderr("").get_output().stdout.clone();
     let model = "Simulated GPU";
     let mut namespaces = vec![
@@ -44,10 +49,13 @@ fn the_table_shows_slots_and_resources_and_namespaces() {
     ];
     namespaces.sort_by_key(|line| line.split('|').next().map(str::to_owned)); // which stays as it is otherwise
     let expected = [
-        "INDEX|MODEL|STATE|PID|UID|SINCE|COMMAND|RESOURCE".to_owned(),
-        format!("0#0|{model}|held|{}|{uid}|sleep 1000|nvidia.com/gpu.shared", share.pid()),
-        format!("0#1|{model}|free|-|-|-|-|nvidia.com/gpu.shared"),
-        format!("1|{model}|held|{}|{uid}|sleep 1000|nvidia.com/gpu", whole.pid()),
+        "INDEX|MODEL|MEMORY|STATE|PID|USER|SINCE|COMMAND|RESOURCE".to_owned(),
+        format!(
+            "0#0|{model}|-/16384 MiB|held (shared 1/2)|{}|{user}|sleep 1000|nvidia.com/gpu.shared",
+            share.pid()
+        ),
+        format!("0#1|{model}|-/16384 MiB|free|-|-|-|-|nvidia.com/gpu.shared"),
+        format!("1|{model}|-/16384 MiB|held|{}|{user}|sleep 1000|nvidia.com/gpu", whole.pid()),
         String::new(),
         "NAMESPACE|RESOURCE|USED|LIMIT".to_owned(),
     ];
@@ -58,11 +66,11 @@ fn the_table_shows_slots_and_resources_and_namespaces() {
 fn where_nothing_is_configured_the_table_is_as_ever() {
     let host = Host::new(1, "version: v1\n");
     let owner = host.owner_of("1", "0\n");
-    let uid = nix::unistd::Uid::effective();
+    let user = user();
     let output = host.command("status").assert().code(0).stderr("").get_output().stdout.clone();
     let expected = [
-        "INDEX|MODEL|STATE|PID|UID|SINCE|COMMAND".to_owned(),
-        format!("0|Simulated GPU|held|{}|{uid}|sleep 1000", owner.pid()),
+        "INDEX|MODEL|MEMORY|STATE|PID|USER|SINCE|COMMAND".to_owned(),
+        format!("0|Simulated GPU|-/16384 MiB|held|{}|{user}|sleep 1000", owner.pid()),
     ];
     assert_eq!(words(&String::from_utf8(output).unwrap()), expected);
 }
@@ -111,10 +119,10 @@ fn the_record_is_shown_where_the_devices_of_the_configuration_are_not() {
         String::from_utf8(stderr).unwrap(),
         "gpu-coord: warning: cannot open nowhere.json: No such file or directory (os error 2); only the record is shown\n"
     );
-    let uid = nix::unistd::Uid::effective();
+    let user = user();
     let expected = [
-        "INDEX|MODEL|STATE|PID|UID|SINCE|COMMAND".to_owned(),
-        format!("0|-|not here|{}|{uid}|sleep 1000", owner.pid()),
+        "INDEX|MODEL|MEMORY|STATE|PID|USER|SINCE|COMMAND".to_owned(),
+        format!("0|-|-|not here|{}|{user}|sleep 1000", owner.pid()),
     ];
     assert_eq!(words(&String::from_utf8(stdout).unwrap()), expected);
     let missing = sliced(2).replace("replicas: 2", "replicas: 2, devices: [7]");

@@ -1,0 +1,109 @@
+//! Which lines of dead owners `reclaim` keeps, since something of theirs may use the devices still, and why.
+
+use std::collections::BTreeMap;
+
+use super::kin::Kin;
+use super::remains::Remains;
+use crate::assignment::{Assignment, Record, Standing};
+use crate::device::Inventory;
+use crate::host::Host;
+use crate::notes::Notes;
+use crate::policy::{InUse, Occupancy};
+
+/// A record, judged, and what is known of its devices.
+pub(super) struct Scene<'a> {
+    pub(super) host: &'a Host,
+    pub(super) inventory: &'a Inventory,
+    pub(super) record: &'a Record,
+    pub(super) occupancy: &'a Occupancy<'a>,
+    pub(super) standing: &'a dyn Fn(usize) -> Standing,
+    pub(super) remains: &'a Remains<'a>,
+    /// `None`: it cannot be told who computes on a device.
+    pub(super) kin: Option<&'a Kin<'a>>,
+}
+
+impl Scene<'_> {
+    /// Of the stale lines those that are kept, each with the reason. With `is_forced` only what a living owner can
+    /// open stays.
+    pub(super) fn kept(
+        &self,
+        stale: &[usize],
+        is_forced: bool,
+        notes: &mut Notes,
+    ) -> BTreeMap<usize, String> {
+        let mut kept = BTreeMap::new();
+        for position in stale.iter().copied() {
+            let users = self.users(position);
+            let line = &self.record.assignments[position];
+            notes.warnings.extend((!users.is_empty()).then(|| self.computing(line, &users)));
+            let reason = if self.is_open_to_the_living(position) {
+                Some("its control group is that of a living owner too".to_owned())
+            } else if is_forced {
+                None
+            } else if self.remains.has_orphans(position) {
+                Some(
+                    "what it left in its control group lives on; --force releases it all the same".to_owned(),
+                )
+            } else {
+                let users =
+                    (!users.is_empty()).then_some("others compute on its device, and may be left of it");
+                users.map(|users| format!("{users}; --force releases it all the same"))
+            };
+            kept.extend(reason.map(|reason| (position, reason)));
+        }
+        self.with_their_grants(stale, kept)
+    }
+
+    /// All lines of a grant hold or none.
+    fn with_their_grants(&self, stale: &[usize], kept: BTreeMap<usize, String>) -> BTreeMap<usize, String> {
+        let grant = |position: &usize| self.record.assignments[*position].grant.map(|grant| grant.id);
+        let reason = |position: &usize| {
+            let mut alike = kept.iter().filter(|(other, _)| grant(other) == grant(position));
+            let alike = grant(position).and_then(|_| alike.next()).map(|(_, reason)| reason);
+            kept.get(position).or(alike).cloned()
+        };
+        stale.iter().filter_map(|position| Some((*position, reason(position)?))).collect()
+    }
+
+    fn is_open_to_the_living(&self, position: usize) -> bool {
+        let name = self.record.assignments[position].cgroup.as_deref();
+        let is_dead = |at: usize| (self.standing)(at) == Standing::Dead;
+        name.is_some_and(|name| self.remains.is_shared_with_others(name, &is_dead))
+            && self.remains.has_orphans(position)
+    }
+
+    /// Who computes on the device of a line, belongs to no owner of it, and may be of the owner that has ended.
+    fn users(&self, position: usize) -> Vec<u32> {
+        let Some(kin) = self.kin else { return Vec::new() };
+        let in_use = InUse {
+            inventory: self.inventory,
+            record: self.record,
+            occupancy: self.occupancy,
+            standing: self.standing,
+            requester: None,
+            processes: kin,
+        };
+        let places = self.occupancy.places.iter().filter(|place| place.holders.contains(&position));
+        let mut devices: Vec<usize> = places.map(|place| place.unit.device).collect();
+        devices.dedup();
+        let owner = &self.record.assignments[position].owner;
+        let is_later = |pid: &u32| self.has_started_since(*pid, owner.start);
+        devices.into_iter().flat_map(|device| in_use.by_others(device)).filter(is_later).collect()
+    }
+
+    /// A process that is older than the owner is none of its descendants.
+    fn has_started_since(&self, pid: u32, start: Option<u64>) -> bool {
+        let began = self.host.process(pid).ok().flatten().and_then(|process| process.start);
+        began.zip(start).is_none_or(|(began, start)| began >= start)
+    }
+
+    fn computing(&self, line: &Assignment, pids: &[u32]) -> String {
+        let compute = if pids.len() == 1 { "computes" } else { "compute" };
+        format!(
+            "pid {} {compute} on device {}, which pid {} held until it ended; end what is left of it",
+            self.host.named(pids),
+            line.index,
+            line.owner.pid
+        )
+    }
+}
