@@ -34,6 +34,7 @@ fn questions(card: &Device<'_>, index: u32) -> Value {
         "memory": trouble.heed(memory(card)),
         "processes": trouble.heed(processes(card)),
         "compute_mode": trouble.heed(card.compute_mode().map(word)),
+        "persistence_mode": trouble.heed(card.is_in_persistent_mode()),
         "uncorrected_errors": trouble.heed(card.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)),
         "remap_failed": trouble.heed(field(card, NVML_FI_DEV_REMAPPED_FAILURE)),
         "remap_pending": trouble.heed(field(card, NVML_FI_DEV_REMAPPED_PENDING)),

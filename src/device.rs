@@ -151,6 +151,8 @@ pub(crate) struct Device {
     pub(crate) processes: Option<Vec<Use>>,
     /// The driver's word for who may use it: `Default`, `Exclusive_Process`, `Prohibited`.
     pub(crate) compute_mode: Option<String>,
+    /// Whether NVIDIA's driver keeps it started while nobody uses it.
+    pub(crate) persistence_mode: Option<bool>,
     /// Errors of the memory that were not corrected, since the driver was loaded.
     pub(crate) uncorrected_errors: Option<u64>,
     /// Into how many equal shares it is given; `None`: to one owner, whole. Of what is divided, each instance says.
@@ -194,6 +196,7 @@ impl Device {
             memory_used_mib: None,
             processes: None,
             compute_mode: None,
+            persistence_mode: None,
             uncorrected_errors: None,
             slots: None,
             unique_id: None,

@@ -71,6 +71,7 @@ pub(super) fn device(device: &Device, units: Vec<Value>) -> Value {
         "memory_used_mib": device.memory_used_mib,
         "processes": device.processes.as_ref().map(|uses| uses.iter().map(process).collect::<Vec<_>>()),
         "compute_mode": device.compute_mode,
+        "persistence_mode": device.persistence_mode,
         "uncorrected_errors": device.uncorrected_errors,
         "unique_id": device.unique_id.map(|id| format!("{id:#x}")),
         "units": units,

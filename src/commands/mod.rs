@@ -156,14 +156,18 @@ impl Context<'_> {
         Resources::of(self.config, inventory, domain).map_err(Error::Inventory)
     }
 
-    fn devices(&self, options: &SourceOptions, notes: &mut Notes) -> Result<Inventory, Error> {
-        let settings = Settings {
+    fn settings(&self, options: &SourceOptions) -> Settings {
+        Settings {
             source: options.source.clone(),
             vendor: options.vendor,
             driver_root: options.driver_root.clone(),
             search_path: self.surroundings.search_path(),
             inherited_path: self.surroundings.path.clone(),
-        };
+        }
+    }
+
+    fn devices(&self, options: &SourceOptions, notes: &mut Notes) -> Result<Inventory, Error> {
+        let settings = self.settings(options);
         // The kernel's own files are read by ourselves, and there a driver that hangs keeps its readers.
         let asks_the_host = !matches!(options.source, Source::File(_) | Source::Simulated(_));
         let asks_a_driver = asks_the_host && inventory::has_driver_files(&self.host);

@@ -36,7 +36,7 @@ mod tool;
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::device::Inventory;
 use crate::error::Error;
@@ -89,6 +89,17 @@ pub(crate) fn read(
     }
     notes.detail(answered(&source, devices.len(), since));
     Ok(Inventory { source, driver_version: None, devices, tells_instances: true })
+}
+
+/// Of each of NVIDIA's devices, whether the driver keeps it started while nobody uses it; or why that cannot be
+/// told. The tool is asked where the source has not told.
+pub(crate) fn persistence(
+    inventory: &Inventory,
+    settings: &Settings,
+    limit: Duration,
+) -> Result<Vec<(u32, bool)>, String> {
+    let told = inventory.devices.iter().map(|device| Some((device.index, device.persistence_mode?)));
+    told.collect::<Option<_>>().map_or_else(|| nvidia_smi::persistence(settings, limit), Ok)
 }
 
 /// Whether a driver's files are there, which would be read in our own process.

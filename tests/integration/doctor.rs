@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
+use crate::fake_nvml;
 use crate::sandbox::{Process, Sandbox, dead_pid};
+use crate::tree::Tree;
 
 /// The status, and the lines of one check.
 fn found(host: &Sandbox, line: &str, check: &str) -> (Option<i32>, Vec<String>) {
@@ -30,7 +32,8 @@ fn every_line_is_a_verdict_a_check_and_a_text() {
         let mut words = line.split_ascii_whitespace();
         assert!(["ok", "warn", "fail"].contains(&words.next().unwrap()), "{line}");
         assert!(
-            ["proc", "boot", "source", "file", "record", "cgroup", "flink"].contains(&words.next().unwrap()),
+            ["proc", "boot", "source", "persistence", "file", "record", "cgroup", "flink"]
+                .contains(&words.next().unwrap()),
             "{line}"
         );
         assert!(words.next().is_some(), "{line}");
@@ -121,4 +124,99 @@ fn the_json_has_the_same() {
     let of_source = |check: &&Value| check["check"] == "source";
     assert!(checks.iter().filter(of_source).all(|check| check["verdict"] == "ok"), "{checks:?}");
     assert!(checks.iter().all(|check| check["text"].is_string()));
+}
+
+/// By NVML itself, else by the tool, else it cannot be told; and of no other devices than NVIDIA's.
+#[test]
+fn persistence_mode_is_told_by_whoever_knows() {
+    let lines = |host: fake_nvml::Host, source: &str| -> Vec<String> {
+        let line = format!("doctor --coordination-file coordination --source {source}");
+        let output = host.command(&line).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let of = |line: &&str| line.split_ascii_whitespace().nth(1) == Some("persistence");
+        text.lines().filter(of).map(str::to_owned).collect()
+    };
+    let host = fake_nvml::Host::new;
+    let on = "ok    persistence  persistence mode is on";
+    assert_eq!(lines(host(), "nvml"), [on]);
+    let off = |devices: &str| {
+        format!(
+            "warn  persistence  persistence mode is off on device {devices}, which the driver starts anew for each caller \
+             while nobody uses it: turn it on (`nvidia-smi -pm 1`, or nvidia-persistenced)"
+        )
+    };
+    assert_eq!(lines(host().with("PERSISTENCE", "1:0"), "nvml"), [off("1")]);
+    let row = |index: u32| {
+        format!("{index}, GPU-{index}, 0000:0{index}:00.0, A, 1, 1, P0, Default, 0, 550.1, Disabled")
+    };
+    let smi = |modes: &str| {
+        format!("case $1 in *persistence_mode) {modes} ;; *) echo '{}'; echo '{}' ;; esac", row(0), row(1))
+    };
+    let told = |modes: &str| {
+        let mut host = host().smi(&smi(modes));
+        // The tool is looked for below the driver's root.
+        host.driver = host.path("driver");
+        std::fs::create_dir_all(host.path("driver/usr")).unwrap();
+        std::os::unix::fs::symlink(host.path("bin"), host.path("driver/usr/bin")).unwrap();
+        lines(host, "nvidia-smi")
+    };
+    assert_eq!(told("echo '0, Disabled'; echo '1, Disabled'"), [off("0, 1")]);
+    assert_eq!(told("echo '0, Enabled'; echo '1, Enabled'"), [on]);
+    let unknown =
+        |why: &str| format!("ok    persistence  whether persistence mode is on cannot be told: {why}");
+    assert_eq!(told("echo '0, [N/A]'; echo '1, Enabled'"), [unknown("nvidia-smi does not tell it")]);
+    let failed = "nvidia-smi: exit status 9: the driver is not loaded (`no`)";
+    assert_eq!(told("echo no; exit 9"), [unknown(failed)]);
+    let refused = host().with("REFUSE", "nvmlDeviceGetPersistenceMode:3");
+    let why = format!("no nvidia-smi below the driver root {}", refused.driver.display());
+    assert_eq!(lines(refused, "nvml"), [unknown(&why)]);
+    assert_eq!(lines(host(), "simulated:2"), [""; 0]);
+}
+
+#[test]
+fn a_directory_in_which_anybody_can_remove_the_record_fails() {
+    let host = Sandbox::with_gpus(1);
+    let directory = host.path().display().to_string();
+    let file = format!("--coordination-file {directory}/record");
+    let doctor = |mode: u32| {
+        fs::set_permissions(host.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = std::process::Command::new(crate::sandbox::PROGRAM);
+        command.args(format!("doctor --source simulated:1 {file}").split(' ')).env_clear();
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), text.lines().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let (status, lines) = doctor(0o777);
+    assert_eq!(status, Some(4));
+    let fails = format!(
+        "{directory} is writable for everybody and not sticky, so that anybody can remove the record or put another in its \
+         place; run `chmod +t {directory}`, or name a file elsewhere"
+    );
+    says(&lines, "fail", &fails);
+    let (status, lines) = doctor(0o1777);
+    assert_ne!(status, Some(4));
+    says(&lines, "ok", &format!("{directory} is sticky: only the file's owner and root can remove it"));
+    let (_, lines) = doctor(0o700);
+    assert!(!lines.iter().any(|line| line.contains("sticky")), "{lines:?}");
+}
+
+/// What the kernel protects in such a directory, by files in the place of its own.
+#[test]
+fn a_kernel_that_does_not_protect_a_sticky_directory_is_warned_of() {
+    let tree = Tree::new();
+    let names = ["protected_regular", "protected_symlinks", "protected_hardlinks"];
+    let tree = tree.file(&format!("root/proc/sys/fs/{}", names[0]), "0\n");
+    let tree = tree.file(&format!("root/proc/sys/fs/{}", names[1]), "1\n");
+    let directory = tree.path("open");
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777)).unwrap();
+    let output = tree
+        .program(&["doctor", "--source", "simulated:1", "--coordination-file", "open/record"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let warned: Vec<&str> = text.lines().filter(|line| line.contains("fs.protected")).collect();
+    let expected = "warn  file         fs.protected_regular is 0, so that in open Flink's own script writes to what anybody \
+                    has put in the place of the file; set it to 1 with sysctl";
+    assert_eq!(warned, [expected], "{text}");
 }

@@ -48,7 +48,7 @@ fn everything_is_told() {
             "name": "NVIDIA Fake, 40GB", "memory_mib": 40960, "memory_used_mib": 256,
             "minor": 1, "nodes": ["/dev/nvidia1"], "health": "sound", "reason": null,
             "processes": [{ "pid": 7, "memory_mib": 8 }, { "pid": 8, "memory_mib": 9 }, { "pid": 9, "memory_mib": 10 }],
-            "compute_mode": "Exclusive_Process", "uncorrected_errors": 0, "unique_id": null, "units": [whole],
+            "compute_mode": "Exclusive_Process", "persistence_mode": true, "uncorrected_errors": 0, "unique_id": null, "units": [whole],
         })
     );
     let instance = |place: u32| {
@@ -88,6 +88,7 @@ fn a_call_that_fails_loses_one_field() {
         ("nvmlDeviceGetMemoryInfo_v2",               "/memory_used_mib",    json!(512)), // the first form counts what is reserved
         ("nvmlDeviceGetComputeRunningProcesses_v2",  "/processes",          all["processes"].clone()), // a later form
         ("nvmlDeviceGetComputeMode",                 "/compute_mode",       Value::Null),
+        ("nvmlDeviceGetPersistenceMode",             "/persistence_mode",   Value::Null),
         ("nvmlDeviceGetTotalEccErrors",              "/uncorrected_errors", Value::Null),
         ("nvmlDeviceGetFieldValues",                 "/health",             json!("sound")),
         ("nvmlSystemGetDriverVersion",               "/health",             json!("sound")),

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::{Context, Findings};
 use crate::cli::SourceOptions;
 use crate::device::Inventory;
+use crate::inventory::{self, Vendor};
 use crate::notes::Notes;
 use crate::sharing::Resources;
 
@@ -36,7 +37,36 @@ pub(super) fn look(
                     "the driver takes its time: turn persistence mode on (`nvidia-smi -pm 1`, or nvidia-persistenced)",
                 );
             }
+            if Vendor::of(&inventory.source) == Some(Vendor::Nvidia) {
+                // The half of the time that is left, so that a tool that hangs leaves the rest of the checks theirs.
+                let limit = context.deadline.left() / 2;
+                persistence(inventory::persistence(&inventory, &context.settings(options), limit), findings);
+            }
             Some((inventory, resources))
         }
     }
+}
+
+/// Whether NVIDIA's driver stays started while nobody uses it.
+fn persistence(told: Result<Vec<(u32, bool)>, String>, findings: &mut Findings) {
+    const CHECK: &str = "persistence";
+    let modes = match told {
+        Ok(modes) => modes,
+        Err(why) => {
+            return findings.ok(CHECK, format!("whether persistence mode is on cannot be told: {why}"));
+        }
+    };
+    let off: Vec<String> =
+        modes.iter().filter(|(_, is_on)| !is_on).map(|(index, _)| index.to_string()).collect();
+    if off.is_empty() {
+        return findings.ok(CHECK, "persistence mode is on");
+    }
+    findings.warn(
+        CHECK,
+        format!(
+            "persistence mode is off on device {}, which the driver starts anew for each caller while nobody uses it: turn \
+             it on (`nvidia-smi -pm 1`, or nvidia-persistenced)",
+            off.join(", ")
+        ),
+    );
 }

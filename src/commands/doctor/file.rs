@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::{Context, Findings};
+use super::{Context, Findings, directory};
 use crate::coordination::ledger::Ledger;
 use crate::host::Host;
 use crate::notes::Notes;
@@ -27,15 +27,16 @@ pub(super) fn look(context: &Context<'_>, path: &Path, findings: &mut Findings) 
         );
     }
     aging(&context.host, path, findings);
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
-        let directory = directory.display();
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+        let directory = parent.display();
         findings.fail(
             CHECK,
             format!("{shown}: there is no directory {directory}; make it, or name another file"),
         );
         return false;
     }
+    directory::look(context, path, findings);
     match Ledger::open_existing(&context.host, path, None, context.deadline) {
         Ok(None) => {
             findings.ok(CHECK, format!("{shown} is not there yet: the first allocation makes it"));

@@ -5,6 +5,7 @@
 
 mod cgroup;
 mod devices;
+mod directory;
 mod file;
 mod flink;
 mod proc;
@@ -75,7 +76,7 @@ impl Findings {
     fn text(&self) -> String {
         let clean = |text: &str| text.replace(char::is_control, "?");
         let line = |Finding { check, verdict, text }: &Finding| {
-            format!("{:<4}  {check:<8}  {}\n", verdict.name(), clean(text))
+            format!("{:<4}  {check:<11}  {}\n", verdict.name(), clean(text))
         };
         self.list.iter().map(line).collect()
     }

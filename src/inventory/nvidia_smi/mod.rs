@@ -9,6 +9,7 @@ mod details;
 mod fields;
 mod listing;
 mod mig;
+mod persistence;
 mod rows;
 mod status;
 
@@ -23,6 +24,7 @@ use crate::inventory::{Settings, driver_root, procfs, tool};
 
 use fields::Extra;
 use mig::Told;
+pub(super) use persistence::persistence;
 pub(super) use status::{UNNAMED, cause};
 
 const TOOL: &str = "nvidia-smi";

@@ -19,6 +19,7 @@ pub(super) struct Card {
     memory: Option<Memory>,
     processes: Option<Vec<Process>>,
     compute_mode: Option<String>,
+    persistence_mode: Option<bool>,
     uncorrected_errors: Option<u64>,
     remap_failed: Option<u64>,
     remap_pending: Option<u64>,
@@ -92,6 +93,7 @@ impl Card {
             memory_used_mib: self.memory.as_ref().map(|memory| memory.used / MIB),
             processes: self.processes.as_ref().map(|processes| processes.iter().map(Process::uses).collect()),
             compute_mode: self.compute_mode.clone(),
+            persistence_mode: self.persistence_mode,
             uncorrected_errors: self.uncorrected_errors,
             ..Device::new(self.index, identity)
         }

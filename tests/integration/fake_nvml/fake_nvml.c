@@ -254,6 +254,13 @@ int nvmlDeviceGetComputeMode(const handle *device, int *mode)
 	return SUCCESS;
 }
 
+int nvmlDeviceGetPersistenceMode(const handle *device, int *mode)
+{
+	ASK(device);
+	*mode = (int)knob("FAKE_NVML_PERSISTENCE", device, 1);
+	return SUCCESS;
+}
+
 int nvmlDeviceGetTotalEccErrors(const handle *device, int type, int counter, unsigned long long *errors)
 {
 	ASK(device);
