@@ -48,8 +48,12 @@ pub(super) fn drain(
         since,
         reason: reason.to_owned(),
     };
-    let drained = hand.whole_units().iter().map(drained).collect();
-    hand.commit(ledger, Change { drained, undrained, ..Change::default() })
+    let change =
+        Change { drained: hand.whole_units().iter().map(drained).collect(), undrained, ..Change::default() };
+    let drained = change.drained.clone();
+    hand.commit(ledger, change)?;
+    context.note_drained(&drained, notes);
+    Ok(())
 }
 
 pub(super) fn undrain(context: &Context<'_>, options: &ByHand, notes: &mut Notes) -> Result<(), Error> {
@@ -59,7 +63,11 @@ pub(super) fn undrain(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     let undrained = ledger.as_ref().map(|ledger| hand.drained(ledger.record())).unwrap_or_default();
     match ledger {
         Some(ledger) if !undrained.is_empty() => {
-            hand.commit(ledger, Change { undrained, ..Change::default() })
+            let drained: Vec<Drained> =
+                undrained.iter().map(|at| ledger.record().drained[*at].clone()).collect();
+            hand.commit(ledger, Change { undrained, ..Change::default() })?;
+            context.note_undrained(&drained, notes);
+            Ok(())
         }
         _ => {
             notes.warn("none of these units is drained; `gpu-coord status` shows which are");
@@ -105,7 +113,7 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     change.released = released;
     super::block_signals();
     ledger.commit(&change)?;
-    context.note_by_hand(&given_back);
+    context.note_by_hand(&given_back, notes);
     let line = |line: &Assignment| format!("released index {} of pid {}\n", line.index, line.owner.pid);
     context.stdout.write(&given_back.iter().map(line).collect::<String>(), context.deadline)
 }

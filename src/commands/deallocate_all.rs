@@ -54,7 +54,7 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     change.released = released;
     ledger.commit(&change)?;
     if let Some(first) = given_back.first() {
-        context.note_release(&first.owner, &given_back);
+        context.note_release(&first.owner, &given_back, notes);
     }
     Ok(change.released.len())
 }

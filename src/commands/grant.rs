@@ -141,13 +141,13 @@ impl Request<'_> {
         guard.into_iter().for_each(Guard::call_off);
         // Who is replaced by a command cannot say it later.
         if !handover.outlives_failure() {
-            self.context.note_grant(owner, &change, &stale);
+            self.context.note_grant(owner, &change, &stale, notes);
         }
         handover.deliver(notes).map_err(|error| {
             let error = committed.undo(error);
             if handover.outlives_failure() { undo(error) } else { error }
         })?;
-        self.context.note_grant(owner, &change, &stale);
+        self.context.note_grant(owner, &change, &stale, notes);
         Ok(())
     }
 

@@ -1,30 +1,45 @@
 //! The history: a line for each grant, release, take-over and refusal. "Who took my GPU" is asked the next morning,
 //! and Flink drops what a script says on success.
 
+use std::io;
+use std::os::unix::process::parent_id;
+use std::time::Duration;
+
 use nix::unistd::getuid;
 
 use super::Context;
-use crate::assignment::{Assignment, Owner};
+use crate::assignment::{Assignment, Drained, Owner};
+use crate::cli::Command;
 use crate::coordination::plan::Change;
+use crate::device::Identity;
 use crate::error::Error;
-use crate::host::journal::Entry;
+use crate::host::journal::{Entry, Log};
+use crate::host::owner;
+use crate::notes::Notes;
 
-/// Names the units of assignments for people: `0 (GPU-1...), 3`.
-fn units<'a>(assignments: impl Iterator<Item = &'a Assignment>) -> String {
-    let unit = |assignment: &Assignment| {
-        let slot = assignment.slot.map(|slot| format!("#{slot}")).unwrap_or_default();
-        match &assignment.identity.uuid {
-            Some(uuid) => format!("{}{slot} ({uuid})", assignment.index),
-            None => format!("{}{slot}", assignment.index),
+/// How long a file is waited for, at most and, where the deadline is near, at least.
+const PATIENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
+
+/// Names units for people: `0 (GPU-1...), 3`.
+fn named<'a>(units: impl Iterator<Item = (u32, Option<u32>, &'a Identity)>) -> String {
+    let unit = |(index, slot, identity): (u32, Option<u32>, &Identity)| {
+        let slot = slot.map(|slot| format!("#{slot}")).unwrap_or_default();
+        match &identity.uuid {
+            Some(uuid) => format!("{index}{slot} ({uuid})"),
+            None => format!("{index}{slot}"),
         }
     };
-    assignments.map(unit).collect::<Vec<_>>().join(", ")
+    units.map(unit).collect::<Vec<_>>().join(", ")
+}
+
+fn units<'a>(assignments: impl Iterator<Item = &'a Assignment>) -> String {
+    named(assignments.map(|line| (line.index, line.slot, &line.identity)))
 }
 
 impl Context<'_> {
     /// What is given to an owner, and what dead ones held until now.
-    pub(super) fn note_grant(&self, owner: &Owner, change: &Change, stale: &[Assignment]) {
-        self.note(|| {
+    pub(super) fn note_grant(&self, owner: &Owner, change: &Change, stale: &[Assignment], notes: &mut Notes) {
+        self.note(notes, || {
             let mut entries: Vec<Entry> = stale.iter().map(of_stale).collect();
             let what = format!("gave device {} to", units(change.granted.iter()));
             entries.push(self.entry("grant", owner, &what));
@@ -32,45 +47,94 @@ impl Context<'_> {
         });
     }
 
-    pub(super) fn note_release(&self, owner: &Owner, released: &[Assignment]) {
-        let what = || format!("took device {} back from", units(released.iter()));
-        self.note(|| vec![self.entry("release", owner, &what())]);
+    /// What is passed on to whoever asks inside of `exec`.
+    pub(super) fn note_taken(&self, owner: &Owner, change: &Change, notes: &mut Notes) {
+        let what = || format!("passed device {} of exec on to", units(change.granted.iter()));
+        self.note(notes, || vec![self.entry("taken", owner, &what())]);
     }
 
-    pub(super) fn note_reclaimed(&self, stale: &[Assignment]) {
-        self.note(|| stale.iter().map(of_stale).collect());
+    pub(super) fn note_release(&self, owner: &Owner, released: &[Assignment], notes: &mut Notes) {
+        let what = || format!("took device {} back from", units(released.iter()));
+        self.note(notes, || vec![self.entry("release", owner, &what())]);
+    }
+
+    pub(super) fn note_reclaimed(&self, stale: &[Assignment], notes: &mut Notes) {
+        self.note(notes, || stale.iter().map(of_stale).collect());
     }
 
     /// What an operator has released.
-    pub(super) fn note_by_hand(&self, released: &[Assignment]) {
-        self.note(|| {
-            let entry = |line: &Assignment| {
-                let (units, pid) = (units(std::iter::once(line)), line.owner.pid);
-                let uid = getuid();
-                Entry {
-                    message: format!(
-                        "uid {uid} has released device {units} by hand, which is recorded for pid {pid}"
-                    ),
-                    fields: vec![("ACTION", "release".to_owned()), ("OWNER", pid.to_string())],
-                }
-            };
-            released.iter().map(entry).collect()
-        });
+    pub(super) fn note_by_hand(&self, released: &[Assignment], notes: &mut Notes) {
+        let entry = |line: &Assignment| {
+            let (units, pid) = (units(std::iter::once(line)), line.owner.pid);
+            let what = format!("has released device {units} by hand, which is recorded for pid {pid}");
+            let mut entry = of_operator("release", &what);
+            entry.fields.push(("OWNER", pid.to_string()));
+            entry
+        };
+        self.note(notes, || released.iter().map(entry).collect());
+    }
+
+    pub(super) fn note_drained(&self, drained: &[Drained], notes: &mut Notes) {
+        let entry = |drained: &Drained| {
+            let unit = named(std::iter::once((drained.index, None, &drained.identity)));
+            of_operator("drain", &format!("has drained device {unit}: {}", drained.reason))
+        };
+        self.note(notes, || drained.iter().map(entry).collect());
+    }
+
+    pub(super) fn note_undrained(&self, drained: &[Drained], notes: &mut Notes) {
+        let entry = |drained: &Drained| {
+            let unit = named(std::iter::once((drained.index, None, &drained.identity)));
+            let what = format!("lets device {unit} be granted again, which was drained: {}", drained.reason);
+            of_operator("undrain", &what)
+        };
+        self.note(notes, || drained.iter().map(entry).collect());
     }
 
     pub(super) fn note_refusal(&self, owner: &Owner, error: &Error) {
-        self.note(|| {
+        self.is_refusal_noted.set(true);
+        // With an error no warning is said.
+        self.note(&mut Notes::default(), || {
             let mut entry = self.entry("refusal", owner, "gave nothing to");
             entry.message += &format!(": {}", error.chain());
             vec![entry]
         });
     }
 
-    /// Entries are made only where they can be written.
-    fn note(&self, entries: impl FnOnce() -> Vec<Entry>) {
-        if let Some(mut sink) = self.host.history(self.log) {
-            sink.write(&entries());
+    /// What ended before it was known what there is to give, or to whom.
+    pub(super) fn note_early_refusal(&self, command: &Command, error: &Error) {
+        let asker = match command {
+            Command::Discover(options) if self.is_inside() || options.allocation.enable_coordination_mode => {
+                options.allocation.owner.owner.unwrap_or_else(parent_id)
+            }
+            Command::Allocate(options) if !options.allocation.no_coordination => {
+                options.allocation.owner.owner.unwrap_or_else(parent_id)
+            }
+            Command::Exec(_) => std::process::id(),
+            _ => return,
+        };
+        if self.is_refusal_noted.get() {
+            return;
         }
+        let unseen = Owner { pid: asker, start: None, boot: None, pid_namespace: None, uid: None };
+        self.note_refusal(&owner::of(&self.host, asker).unwrap_or(unseen), error);
+    }
+
+    /// Whether the call is one inside of `exec`.
+    fn is_inside(&self) -> bool {
+        self.surroundings.grant.is_some()
+    }
+
+    /// Entries are made only where they can be written.
+    fn note(&self, notes: &mut Notes, entries: impl FnOnce() -> Vec<Entry>) {
+        let Some(sink) = self.host.history(self.log) else { return };
+        let patience = self.deadline.left().clamp(PATIENCE.1, PATIENCE.0);
+        let (Err(error), Log::File(path)) = (sink.write(&entries(), patience), self.log) else { return };
+        let path = path.display();
+        notes.warn(match error.kind() {
+            io::ErrorKind::TimedOut => format!("the history may lack this: {path} does not answer"),
+            _ => format!("the history lacks this: cannot write to {path}: {error}"),
+        });
     }
 
     fn entry(&self, action: &str, owner: &Owner, what: &str) -> Entry {
@@ -82,6 +146,11 @@ impl Context<'_> {
             fields: vec![("ACTION", action.to_owned()), ("OWNER", owner.pid.to_string())],
         }
     }
+}
+
+/// What somebody has done by hand.
+fn of_operator(action: &str, what: &str) -> Entry {
+    Entry { message: format!("uid {} {what}", getuid()), fields: vec![("ACTION", action.to_owned())] }
 }
 
 fn of_stale(stale: &Assignment) -> Entry {

@@ -36,6 +36,7 @@ mod told;
 mod view;
 mod waiting;
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ struct Context<'a> {
     config: Option<&'a Config>,
     log: &'a Log,
     is_strict: bool,
+    /// The history has a line of why nothing was given.
+    is_refusal_noted: &'a Cell<bool>,
     surroundings: &'a Surroundings,
     stdout: &'a Stdout,
     deadline: Deadline,
@@ -79,7 +82,9 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     let Common { log, strict, root, .. } = command.common();
     let host = Host::new(root);
-    let context = Context { host, config, log, is_strict: *strict, surroundings, stdout, deadline };
+    let is_refusal_noted = &Cell::new(false);
+    let context =
+        Context { host, config, log, is_strict: *strict, is_refusal_noted, surroundings, stdout, deadline };
     let done = match command {
         Command::Doctor(options) => return doctor::run(&context, options, notes),
         Command::Check(options) => return check::run(&context, options, notes),
@@ -97,7 +102,7 @@ pub(crate) fn run(
         Command::Status(options) => status::run(&context, options, notes),
         Command::Devices(options) => devices::run(&context, options, notes),
     };
-    done.map(|()| Exit::Success)
+    done.map(|()| Exit::Success).inspect_err(|error| context.note_early_refusal(command, error))
 }
 
 impl Context<'_> {

@@ -85,7 +85,7 @@ impl Reclaimer<'_> {
         if !self.is_dry && !is_idle {
             super::block_signals();
             ledger.commit(&change)?;
-            self.context.note_reclaimed(&stale);
+            self.context.note_reclaimed(&stale, notes);
         }
         Ok(done)
     }

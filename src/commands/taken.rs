@@ -71,7 +71,9 @@ pub(super) fn run(
     context.check_strict(notes)?;
     super::block_signals();
     let committed = ledger.commit(&change)?;
-    context.stdout.write(&answer, context.deadline).map_err(|error| committed.undo(error))
+    context.stdout.write(&answer, context.deadline).map_err(|error| committed.undo(error))?;
+    context.note_taken(&requester, &change, notes);
+    Ok(())
 }
 
 /// As `exec` has told it.

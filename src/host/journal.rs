@@ -1,14 +1,14 @@
 //! Where what has happened is written for tomorrow: the journal of systemd, syslog, or a file.
 //!
-//! Best effort, and without waiting: a history that cannot be written changes nothing. Sources: systemd's "Native
-//! Journal Protocol", RFC 3164 for `/dev/log`.
+//! Best effort: a history that cannot be written changes nothing. Sockets are not waited for, and a file only for a
+//! while ([`scribe`]). Sources: systemd's "Native Journal Protocol", RFC 3164 for `/dev/log`.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+mod scribe;
+
+use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::Host;
 
@@ -39,7 +39,7 @@ pub(crate) struct Entry {
 pub(crate) enum Sink {
     Journal(UnixDatagram),
     Syslog(UnixDatagram),
-    File(File),
+    File(PathBuf),
 }
 
 impl Host {
@@ -47,7 +47,7 @@ impl Host {
     pub(crate) fn history(&self, log: &Log) -> Option<Sink> {
         match log {
             Log::Nowhere => None,
-            Log::File(path) => open(path).map(Sink::File),
+            Log::File(path) => Some(Sink::File(path.clone())),
             Log::Auto => {
                 let journal = connect(&self.path("run/systemd/journal/socket")).map(Sink::Journal);
                 journal.or_else(|| connect(&self.dev("log")).map(Sink::Syslog))
@@ -57,13 +57,15 @@ impl Host {
 }
 
 impl Sink {
-    pub(crate) fn write(&mut self, entries: &[Entry]) {
+    /// What a file says if it cannot be written to within `patience`. Nothing is known of what a socket takes.
+    pub(crate) fn write(&self, entries: &[Entry], patience: Duration) -> io::Result<()> {
         let sent = |socket: &UnixDatagram, text: String| drop(socket.send(text.as_bytes()));
         match self {
             Sink::Journal(socket) => entries.iter().for_each(|entry| sent(socket, native(entry))),
             Sink::Syslog(socket) => entries.iter().for_each(|entry| sent(socket, rfc3164(entry))),
-            Sink::File(file) => append(file, entries),
+            Sink::File(path) => return scribe::append(path, &lines(entries), patience),
         }
+        Ok(())
     }
 }
 
@@ -72,13 +74,6 @@ fn connect(path: &Path) -> Option<UnixDatagram> {
     let socket = UnixDatagram::unbound().ok()?;
     socket.set_nonblocking(true).and_then(|()| socket.connect(path)).ok()?;
     Some(socket)
-}
-
-/// A FIFO that nobody reads is not waited for, and no link is followed.
-fn open(path: &Path) -> Option<File> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o640).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
-    options.open(path).ok()
 }
 
 /// `KEY=value` lines: no value of ours has a line end.
@@ -99,11 +94,9 @@ fn rfc3164(entry: &Entry) -> String {
     format!("<{PRIORITY}>{IDENTIFIER}[{}]: {}", std::process::id(), one_line(&entry.message))
 }
 
-/// In one write, so that lines of several processes do not mix.
-fn append(file: &mut File, entries: &[Entry]) {
+fn lines(entries: &[Entry]) -> String {
     let now = humantime::format_rfc3339_seconds(SystemTime::now());
-    let lines: String = entries.iter().map(|entry| format!("{now} {}\n", one_line(&entry.message))).collect();
-    let _ = file.write_all(lines.as_bytes());
+    entries.iter().map(|entry| format!("{now} {}\n", one_line(&entry.message))).collect()
 }
 
 /// What others have named reaches a log without control characters.
@@ -123,8 +116,8 @@ mod tests {
     }
 
     fn note(host: &Host, log: &Log, count: usize) {
-        if let Some(mut sink) = host.history(log) {
-            sink.write(&vec![entry(); count]);
+        if let Some(sink) = host.history(log) {
+            sink.write(&vec![entry(); count], Duration::from_secs(60)).unwrap();
         }
     }
 
@@ -169,7 +162,12 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!((lines.len(), lines[0]), (3, "before"));
         assert!(lines[1].ends_with("Z granted 0 to?pid 1"), "{text}");
-        note(&host, &Log::File(tree.path("link")), 1);
+        let refused = |path: &str| {
+            let sink = host.history(&Log::File(tree.path(path))).unwrap();
+            sink.write(&[entry()], Duration::from_secs(60)).unwrap_err().raw_os_error()
+        };
+        assert_eq!(refused("link"), Some(libc::ELOOP));
+        assert_eq!(refused("nowhere/log"), Some(libc::ENOENT));
         assert_eq!(fs::read_to_string(tree.path("other")).unwrap(), "");
     }
 }

@@ -56,6 +56,33 @@ fn the_wait_for_it_is_bounded() {
     }
 }
 
+/// What writes to it is left behind, without the lock, and the answer holds.
+#[test]
+fn a_history_that_hangs_keeps_nobody() {
+    if !is_root("a_history_that_hangs_keeps_nobody") {
+        return;
+    }
+    let (host, owner) = (Sandbox::with_gpus(4), Process::start());
+    let point = host.path().join("far");
+    fs::create_dir(&point).unwrap();
+    let hanging = Hanging::mount(&point);
+    let warning = "gpu-coord: warning: the history may lack this: far/log does not answer\n";
+    let of = format!("--owner {} --log far/log", owner.pid());
+    for index in 0..2 {
+        let mut command = host.command(&format!("allocate 1 {of}"));
+        command.assert().code(0).stdout(format!("{index}\n")).stderr(warning);
+    }
+    // Its command has no child that it does not know of, and the lock is free.
+    let mut exec = host.command("exec 1 --log far/log");
+    let script =
+        "read -r children </proc/$$/task/$$/children; echo \"[$children]\"; flock -n coordination echo free";
+    exec.args(["--", "sh", "-c", script]).assert().code(0).stdout("[]\nfree\n").stderr(warning);
+    host.command(&format!("allocate 5 {of}")).assert().code(1).stdout("");
+    host.command(&format!("deallocateAll {of}")).assert().code(0).stdout("").stderr(warning);
+    assert!(host.holders().iter().all(|(_, pid)| *pid != owner.pid()), "{:?}", host.holders());
+    drop(hanging);
+}
+
 #[test]
 fn a_driver_whose_files_hang_is_not_waited_for() {
     if !is_root("a_driver_whose_files_hang_is_not_waited_for") {

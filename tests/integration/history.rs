@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::sandbox::{PROGRAM, Process, may_mount};
+use crate::sandbox::{PROGRAM, Process, Sandbox, dead_pid, may_mount};
+use crate::tree::write_script;
 
 /// A mount namespace in which the journal's socket is ours.
 struct Journal {
@@ -111,4 +112,105 @@ fn what_is_taken_over_is_written_and_nothing_where_it_is_not_wanted() {
     let log = std::fs::read_to_string(journal.path().join("log")).unwrap();
     assert!(log.contains("Z took device 0 (") && log.ends_with("(sleep 1000)\n"), "{log}");
     assert!(journal.is_empty());
+}
+
+/// Before it is known what there is to give, too; and once.
+#[test]
+fn every_refusal_is_written_with_its_reason() {
+    if !may_mount("every_refusal_is_written_with_its_reason") {
+        return;
+    }
+    let (journal, owner) = (Journal::listen(), Process::start());
+    let pid = owner.pid();
+    let file = "--coordination-file coordination --source simulated:2";
+    for (line, status, reason) in [
+        (format!("allocate 1 --owner {pid} --exclude 7 {file}"), 2, "--exclude: `7` names no device"),
+        (
+            format!("1 --enable-coordination-mode --owner {pid} --exclude 7 {file}"),
+            2,
+            "--exclude: `7` names no device",
+        ),
+        (format!("allocate 1 --owner {pid} --source file:missing.json"), 4, "cannot open missing.json"),
+        (format!("allocate 3 --owner {pid} {file}"), 1, "3 units asked for"),
+    ] {
+        assert_eq!(journal.run(&line).status.code(), Some(status), "{line}");
+        let refused = journal.entry();
+        let says = format!("MESSAGE=gave nothing to pid {pid} of uid 0 (sleep 1000): {reason}");
+        assert!(refused[0].starts_with(&says), "{line}: {refused:?}");
+        assert_eq!(refused[3..], ["GPU_COORD_ACTION=refusal".to_owned(), format!("GPU_COORD_OWNER={pid}")]);
+    }
+    // Of a pid that is no process no more is known.
+    let gone = dead_pid();
+    assert_eq!(journal.run(&format!("allocate 1 --owner {gone} {file}")).status.code(), Some(2));
+    let says = format!("MESSAGE=gave nothing to pid {gone}: ");
+    let refused = journal.entry();
+    assert!(refused[0].starts_with(&says), "{refused:?}");
+    assert_eq!(journal.run(&format!("exec 1 {file} --devices 7 -- true")).status.code(), Some(2));
+    let refused = journal.entry();
+    assert!(refused[0].contains(" of uid 0 (") && refused[0].contains("): --devices: `7`"), "{refused:?}");
+    // What coordinates with nobody writes nothing.
+    assert_eq!(journal.run(&format!("1 --exclude 7 {file}")).status.code(), Some(2));
+    assert_eq!(journal.run(&format!("status --exclude 7 {file}")).status.code(), Some(2));
+    assert!(journal.is_empty());
+}
+
+#[test]
+fn what_an_operator_does_by_hand_is_written() {
+    if !may_mount("what_an_operator_does_by_hand_is_written") {
+        return;
+    }
+    let journal = Journal::listen();
+    let file = "--coordination-file coordination --source simulated:2";
+    let uuid = |index: u32| format!("GPU-00000000-0000-4000-8000-00000000000{index}");
+    assert!(journal.run(&format!("drain 0-1 --reason fan {file}")).status.success());
+    for index in 0..2 {
+        let entry = journal.entry();
+        let says = format!("MESSAGE=uid 0 has drained device {index} ({}): fan", uuid(index));
+        assert_eq!((&entry[0], entry[3].as_str(), entry.len()), (&says, "GPU_COORD_ACTION=drain", 4));
+    }
+    assert!(journal.run(&format!("undrain 1 {file}")).status.success());
+    let entry = journal.entry();
+    let says = format!("MESSAGE=uid 0 lets device 1 ({}) be granted again, which was drained: fan", uuid(1));
+    assert_eq!((&entry[0], entry[3].as_str(), entry.len()), (&says, "GPU_COORD_ACTION=undrain", 4));
+    assert!(journal.run(&format!("undrain 1 {file}")).status.success());
+    assert!(journal.is_empty(), "it was not drained");
+}
+
+#[test]
+fn what_is_asked_for_inside_of_exec_is_written() {
+    if !may_mount("what_is_asked_for_inside_of_exec_is_written") {
+        return;
+    }
+    let journal = Journal::listen();
+    let file = "--coordination-file coordination --source simulated:2";
+    let inner = journal.path().join("inner");
+    write_script(&inner, &format!("{PROGRAM} 1 {file}; exec {PROGRAM} 2 {file}"));
+    let output = journal.run(&format!("exec 2 {file} -- ./inner"));
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b"0\n"[..]));
+    assert!(journal.entry()[0].starts_with("MESSAGE=gave device 0 ("));
+    let entry = journal.entry();
+    let says = "MESSAGE=passed device 0 (GPU-00000000-0000-4000-8000-000000000000) of exec on to pid ";
+    assert!(entry[0].starts_with(says) && entry[3] == "GPU_COORD_ACTION=taken", "{entry:?}");
+    let entry = journal.entry();
+    assert!(
+        entry[0].contains(": 2 units asked for, and of the 2 that `gpu-coord exec` was given 1 "),
+        "{entry:?}"
+    );
+    assert!(journal.is_empty());
+}
+
+/// The answer holds, and says what the history lacks.
+#[test]
+fn a_log_that_cannot_be_written_is_warned_of() {
+    let (host, owner) = (Sandbox::with_gpus(2), Process::start());
+    let line = format!("allocate 1 --owner {} --log nowhere/log", owner.pid());
+    let warning = "gpu-coord: warning: the history lacks this: cannot write to nowhere/log: No such file or directory \
+                   (os error 2)\n";
+    host.command(&line).assert().code(0).stdout("0\n").stderr(warning);
+    let mut exec = host.command("exec 1 --log nowhere/log");
+    exec.args(["--", "echo", "here"]).assert().code(0).stdout("here\n").stderr(warning);
+    // With an error there is one line.
+    let mut refused = host.command("exec 3 --log nowhere/log");
+    let refused = refused.args(["--", "true"]).assert().code(1).get_output().stderr.clone();
+    assert_eq!(String::from_utf8(refused).unwrap().lines().count(), 1);
 }
