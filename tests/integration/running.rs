@@ -170,10 +170,15 @@ pub(crate) fn lock(path: &Path, kind: FlockArg) -> Option<Flock<File>> {
     Flock::lock(file, kind).ok()
 }
 
-/// The exclusive lock.
+/// The exclusive lock, once nobody else has it.
 #[track_caller]
 pub(crate) fn locked(path: &Path) -> Flock<File> {
-    lock(path, FlockArg::LockExclusiveNonblock).unwrap()
+    let mut held = None;
+    wait_until("the lock is free", || {
+        held = lock(path, FlockArg::LockExclusiveNonblock);
+        held.is_some()
+    });
+    held.unwrap()
 }
 
 /// A host of two units whose first is held, and its owner.

@@ -46,7 +46,10 @@ pub(super) fn append(path: &Path, text: &str, patience: Duration) -> io::Result<
     let task = Task { path: &path, text: text.as_bytes(), report: report.as_raw_fd() };
     // SAFETY: the child makes system calls alone.
     match unsafe { fork() }? {
-        ForkResult::Child => unsafe { leave(&task) },
+        ForkResult::Child => {
+            // SAFETY: this is that child, and what the task names outlives it.
+            unsafe { leave(&task) }
+        }
         ForkResult::Parent { child } => {
             drop(report);
             // Where SIGCHLD is ignored it has been reaped already.
