@@ -4,9 +4,10 @@ use std::os::unix::process::parent_id;
 
 use super::choice::Choice;
 use super::eligible::eligible;
-use super::grant::{Given, Handover, Request};
+use super::grant::{Given, Handover};
 use super::kin::Kin;
 use super::remains::Remains;
+use super::request::Request;
 use super::told::Told;
 use super::{Context, answer, mps};
 use crate::assignment::{Owner, Record, Standing};

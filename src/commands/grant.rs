@@ -1,47 +1,20 @@
-//! A request for units, from the record to the commit. How they reach their owner is the caller's matter.
+//! What a request is given, from the record to the commit. How it reaches the owner is the caller's matter.
 
-use super::Context;
-use super::decision::Decision;
 use super::isolation::Isolation;
-use super::kin::Kin;
 use super::mps;
 use super::queue::{self, Queue};
+use super::request::{Decision, Request};
 use super::told::Told;
 use crate::assignment::{Assignment, Grant, Origin, Owner};
 use crate::cgroup::Confined;
 use crate::cli::watchdog::Guard;
-use crate::cli::{Cgroup, Print, RequestOptions};
 use crate::coordination::ledger::Ledger;
 use crate::coordination::settle;
 use crate::device::{Inventory, Unit};
 use crate::error::Error;
 use crate::host::owner;
 use crate::notes::Notes;
-use crate::sharing::Resources;
 use crate::visible::Seen;
-
-/// A request, and what it may be given.
-pub(super) struct Request<'a> {
-    pub(super) context: &'a Context<'a>,
-    pub(super) options: &'a RequestOptions,
-    /// Whether the units of dead owners may be given.
-    pub(super) takes_over: bool,
-    /// Whether the owner goes on with the rights that it has now.
-    pub(super) keeps_rights: bool,
-    /// Whether the owner is a command that may ask for its units again, inside.
-    pub(super) is_passed_on: bool,
-    /// Where the owner waits for what is not free; `None`: nowhere.
-    pub(super) queue: Option<&'a Queue>,
-    /// What the owner is told: an index changes with what it can open.
-    pub(super) print: Print,
-    pub(super) inventory: &'a Inventory,
-    pub(super) resources: &'a Resources,
-    /// How the owner counts.
-    pub(super) seen: &'a Seen,
-    pub(super) units: &'a [Unit],
-    /// `None`: who computes on a device is not considered.
-    pub(super) kin: Option<&'a Kin<'a>>,
-}
 
 /// What was given.
 pub(super) struct Given<'a> {
@@ -172,16 +145,6 @@ impl Request<'_> {
             Err(error) if isolation.is_in_force() => Err(error),
             Err(error) => self.without(error, notes).map(|()| None),
         }
-    }
-
-    /// Goes on without isolation, if it was asked for only at best.
-    pub(super) fn without(&self, error: Error, notes: &mut Notes) -> Result<(), Error> {
-        let is_isolation = matches!(error, Error::Isolation(_));
-        if self.options.cgroup() != Some(Cgroup::BestEffort) || !is_isolation {
-            return Err(error);
-        }
-        notes.warn(format!("the owner is not confined, and can open every device: {}", error.chain()));
-        Ok(())
     }
 
     fn assignments(&self, owner: &Owner, given: &Given<'_>, cgroup: Option<&str>) -> Vec<Assignment> {

@@ -3,9 +3,9 @@
 use super::Context;
 use super::becoming::Becoming;
 use super::eligible::eligible;
-use super::grant::Request;
 use super::kin::Kin;
 use super::queue::Queue;
+use super::request::Request;
 use crate::assignment::Owner;
 use crate::cli::{Exec, Print, Word};
 use crate::device::{Inventory, Unit};

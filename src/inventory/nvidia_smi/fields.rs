@@ -1,7 +1,7 @@
 //! What `nvidia-smi` is asked of each card. The first fields are in every version. A version that does not
 //! know one of the others refuses the whole query and names it, and is asked again without it.
 
-use crate::inventory::nvidia_smi::rows::{Card, is_non_value, number};
+use crate::inventory::nvidia_smi::card::{Card, is_non_value, number};
 use crate::inventory::text::version;
 
 /// Of every card, in every version.

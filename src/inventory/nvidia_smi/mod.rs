@@ -5,6 +5,7 @@
 //! errors there too ([`rows`], [`status`]). The minors, which a line does not tell, come from the kernel
 //! driver by PCI address (`a_minor_is_joined_by_address`).
 
+mod card;
 mod details;
 mod fields;
 mod listing;

@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use crate::device::{self, Device, Health, Identity, PciAddress};
 use crate::inventory::answer::Found;
 use crate::inventory::health;
+use crate::inventory::nvidia_smi::card::{Card, is_non_value, number};
 use crate::inventory::nvidia_smi::fields::Extra;
 use crate::inventory::text::quote;
 
@@ -30,15 +31,6 @@ pub(super) struct Report {
     warnings: Vec<String>,
     /// It says that there is no device.
     pub(super) none: bool,
-}
-
-/// What a row says.
-#[derive(Debug)]
-pub(super) struct Card {
-    pub(super) device: Device,
-    pub(super) driver_version: Option<String>,
-    /// `None` if it is not known, which is not "no".
-    pub(super) is_divided: Option<bool>,
 }
 
 /// A card that the driver knows and cannot reach.
@@ -97,19 +89,6 @@ fn is_uuid(text: &str) -> bool {
     text.starts_with("GPU-") || text.starts_with("MIG-") || is_non_value(text)
 }
 
-pub(super) fn is_non_value(text: &str) -> bool {
-    text == "N/A" || (text.starts_with('[') && text.ends_with(']'))
-}
-
-/// `Some(None)` for a non-value, `None` for what is no number.
-pub(super) fn number(text: &str) -> Option<Option<u64>> {
-    if is_non_value(text) {
-        return Some(None);
-    }
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_number).map(Some)
-}
-
 fn health(device: &Device, fields: &[&str]) -> Health {
     if fields.contains(&GONE) {
         return Health::Lost(format!("nvidia-smi says {GONE}"));
@@ -135,20 +114,6 @@ fn lost(line: &str) -> Option<Lost> {
     let why = if why.is_empty() { "it cannot be reached" } else { why.trim() };
     let index = if is_index { first.parse().ok() } else { None };
     Some(Lost { index, pci: address.trim_end_matches(':').parse().ok()?, why: quote(why) })
-}
-
-impl Card {
-    fn new(device: Device) -> Card {
-        Card { device, driver_version: None, is_divided: None }
-    }
-
-    /// One that is divided is never offered whole: its instances are looked for afterwards.
-    fn described(self) -> Device {
-        Device {
-            instances: self.is_divided.filter(|is_divided| *is_divided).map(|_| Vec::new()),
-            ..self.device
-        }
-    }
 }
 
 impl Report {

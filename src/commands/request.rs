@@ -1,23 +1,49 @@
-//! What a request is given, and what that changes: decided under the lock, and not done yet.
+//! A request for units, what it is given, and what that changes: decided under the lock, and not done yet.
 
 use std::path::Path;
 
+use super::Context;
 use super::choice::Choice;
-use super::grant::Request;
 use super::isolation::{self, Isolation, Situation};
 use super::judged::Judged;
+use super::kin::Kin;
 use super::mps;
-use super::queue::Waiters;
+use super::queue::{Queue, Waiters};
 use super::quota::Counting;
 use super::remains::Remains;
 use crate::assignment::{Owner, Record, Standing};
-use crate::cli::Policy;
+use crate::cli::{Cgroup, Policy, Print, RequestOptions};
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
-use crate::device::Unit;
+use crate::device::{Inventory, Unit};
 use crate::error::Error;
 use crate::notes::Notes;
 use crate::policy::{self, Occupancy, Used, turn};
+use crate::sharing::Resources;
+use crate::visible::Seen;
+
+/// A request, and what it may be given.
+pub(super) struct Request<'a> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) options: &'a RequestOptions,
+    /// Whether the units of dead owners may be given.
+    pub(super) takes_over: bool,
+    /// Whether the owner goes on with the rights that it has now.
+    pub(super) keeps_rights: bool,
+    /// Whether the owner is a command that may ask for its units again, inside.
+    pub(super) is_passed_on: bool,
+    /// Where the owner waits for what is not free; `None`: nowhere.
+    pub(super) queue: Option<&'a Queue>,
+    /// What the owner is told: an index changes with what it can open.
+    pub(super) print: Print,
+    pub(super) inventory: &'a Inventory,
+    pub(super) resources: &'a Resources,
+    /// How the owner counts.
+    pub(super) seen: &'a Seen,
+    pub(super) units: &'a [Unit],
+    /// `None`: who computes on a device is not considered.
+    pub(super) kin: Option<&'a Kin<'a>>,
+}
 
 pub(super) struct Decision<'a> {
     /// An error if the owner is to wait.
@@ -81,6 +107,16 @@ impl Request<'_> {
             Ok(isolation) => isolation.check_numbering(self.print, self.seen).map(|()| Some(isolation)),
             Err(error) => self.without(error, notes).map(|()| None),
         }
+    }
+
+    /// Goes on without isolation, if it was asked for only at best.
+    pub(super) fn without(&self, error: Error, notes: &mut Notes) -> Result<(), Error> {
+        let is_isolation = matches!(error, Error::Isolation(_));
+        if self.options.cgroup() != Some(Cgroup::BestEffort) || !is_isolation {
+            return Err(error);
+        }
+        notes.warn(format!("the owner is not confined, and can open every device: {}", error.chain()));
+        Ok(())
     }
 
     /// The units, if it is the requester's turn.
