@@ -1,159 +1,31 @@
 //! The program killed at every system call, from the first that names the coordination file to the last (G1
 //! to G5). Whatever was recorded by then, the next call takes it as it is.
 //!
-//! A write that is cut short in the middle is not to be had this way: `plan::tests` cuts every byte.
+//! strace kills it before the call is made. After a call is before the next: in between the program changes nothing but
+//! its own memory. A write that is cut short in the middle is not to be had this way: `plan::tests` cuts every byte.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Write;
 use std::thread;
-use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
 
-use crate::record::{Held, assert_sound, held_in, is_alive, of_the_living, units_of};
-use crate::running::{End, Running, ending_signals, wait_until};
-use crate::sandbox::{Process, Sandbox, dead_pid};
+use crate::record::{assert_sound, is_alive, of_the_living, units_of};
+use crate::running::{End, ending_signals};
+use crate::scene::Scene;
 use crate::strace::{self, Call};
-
-/// A host on which one command is run again and again, each time from the same coordination file.
-struct Scene {
-    host: Sandbox,
-    /// What the file holds each time; none: there is no file.
-    before: Option<Vec<u8>>,
-    /// Who runs the command.
-    owner: Process,
-    /// The units of owners that live all the time, each with its owner's pid.
-    others: BTreeSet<(u32, u32)>,
-    _others: Vec<Process>,
-}
-
-impl Scene {
-    /// Six units, of which `owners` have been given some, and then `script` appended its lines.
-    fn with(owners: &[(&Process, u32)], script: &str) -> (Sandbox, Option<Vec<u8>>) {
-        let host = Sandbox::with_gpus(6);
-        for (owner, amount) in owners {
-            host.command(&format!("allocate {amount} --owner {}", owner.pid())).assert().code(0);
-        }
-        let before = fs::read(host.file()).unwrap_or_default();
-        let before = [before, script.as_bytes().to_vec()].concat();
-        let before = Some(before).filter(|before| !before.is_empty());
-        (host, before)
-    }
-
-    fn empty() -> Scene {
-        let (host, before) = Scene::with(&[], "");
-        Scene { host, before, owner: Process::start(), others: BTreeSet::new(), _others: Vec::new() }
-    }
-
-    /// A living owner of one unit, and a dead one of two.
-    fn with_a_stale_grant() -> Scene {
-        let (other, dead) = (Process::start(), Process::start());
-        let (host, before) = Scene::with(&[(&other, 1), (&dead, 2)], "");
-        dead.kill();
-        let others = BTreeSet::from([(0, other.pid())]);
-        Scene { host, before, owner: Process::start(), others, _others: vec![other] }
-    }
-
-    /// What two crashes left: a grant of which one line was never made to hold, and room that was not filled.
-    fn after_a_crash() -> Scene {
-        let (other, unlucky) = (Process::start(), Process::start());
-        let (host, before) = Scene::with(&[(&other, 1), (&unlucky, 2)], "");
-        let mut before = before.unwrap();
-        let last = before[..before.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
-        before[last] = b'#';
-        before.extend([b'\n'; 300]);
-        let others = BTreeSet::from([(0, other.pid())]);
-        let others_processes = vec![other, unlucky];
-        Scene { host, before: Some(before), owner: Process::start(), others, _others: others_processes }
-    }
-
-    /// Lines of Flink's script, of a living owner and of a dead one.
-    fn beside_the_script() -> Scene {
-        let other = Process::start();
-        let script = format!("2 {}\n3 {}\n", other.pid(), dead_pid());
-        let (host, before) = Scene::with(&[], &script);
-        let others = BTreeSet::from([(2, other.pid())]);
-        Scene { host, before, owner: Process::start(), others, _others: vec![other] }.aged()
-    }
-
-    /// The owner holds a grant of two units and one of one, beside those of others.
-    fn holding(is_beside_the_script: bool) -> Scene {
-        let (owner, other, scripts) = (Process::start(), Process::start(), Process::start());
-        let script = if is_beside_the_script { format!("5 {}\n", scripts.pid()) } else { String::new() };
-        let (host, before) = Scene::with(&[(&owner, 2), (&other, 1), (&owner, 1)], &script);
-        let mut others = BTreeSet::from([(2, other.pid())]);
-        if is_beside_the_script {
-            others.insert((5, scripts.pid()));
-        }
-        Scene { host, before, owner, others, _others: vec![other, scripts] }.aged()
-    }
-
-    /// A file that is younger than a second, with lines of the script, would be waited for.
-    fn aged(self) -> Scene {
-        self.restore();
-        let made = fs::metadata(self.host.file()).unwrap().created().unwrap();
-        let age = || SystemTime::now().duration_since(made).unwrap_or_default();
-        wait_until("the file is a second old", || age() > Duration::from_secs(1));
-        self
-    }
-
-    fn restore(&self) {
-        match &self.before {
-            Some(before) => File::create(self.host.file()).unwrap().write_all(before).unwrap(),
-            None => drop(fs::remove_file(self.host.file())),
-        }
-    }
-
-    fn line(&self, words: &str) -> String {
-        format!("{words} --owner {}", self.owner.pid())
-    }
-
-    /// The calls of a clean run, from the first that names the file.
-    fn calls(&self, line: &str) -> Vec<Call> {
-        self.restore();
-        let calls = strace::calls(&self.host.program(line));
-        let is_first = |call: &&Call| call.name != "execve" && call.text.contains("\"coordination\"");
-        let first = calls.iter().position(|call| is_first(&call)).unwrap();
-        assert!(calls.len() > first + 20, "{calls:?}");
-        calls[first..].to_vec()
-    }
-
-    /// Runs the command from the same file with a signal at this call. What it printed is given back, if it
-    /// was let end.
-    fn run_with(&self, signal: Signal, call: &Call, line: &str) -> (End, String) {
-        self.restore();
-        let what = format!("signal={signal}");
-        let command = strace::inject(&self.host.program(line), &call.name, &what, &call.nth.to_string());
-        let (end, stdout, stderr) = Running::start(command).end();
-        assert_eq!(stderr, "", "{call:?}");
-        assert!(end == End::Killed(signal) || end == End::Exit(0), "{end:?}: {call:?}");
-        (end, stdout)
-    }
-
-    fn held(&self) -> Vec<Held> {
-        held_in(&self.host.file())
-    }
-
-    /// Another owner is given two units, without help and without a warning, and none of them is a living one's.
-    #[track_caller]
-    fn assert_that_the_next_call_works(&self, call: &Call) {
-        let before = of_the_living(&self.held());
-        let next = Process::start();
-        let line = format!("2 --enable-coordination-mode --owner {}", next.pid());
-        self.host.command(&line).assert().code(0).stderr("");
-        let held = self.held();
-        assert_sound(&held);
-        let living = of_the_living(&held);
-        assert!(living.is_superset(&before), "{call:?}: {before:?}, then {living:?}");
-        assert_eq!(units_of(&held, next.pid()).len(), 2, "{call:?}");
-        assert!(held.iter().all(is_alive), "{call:?}: what the dead left is taken over or freed: {held:?}");
-    }
-}
 
 /// `0,1\n` as a set.
 fn units(answer: &str) -> BTreeSet<u32> {
     answer.trim_end().split(',').filter(|word| !word.is_empty()).map(|word| word.parse().unwrap()).collect()
+}
+
+/// Runs the command from the same file with a signal at this call. What it printed is given back, if it was let end.
+fn run_with(scene: &Scene, signal: Signal, call: &Call, line: &str) -> (End, String) {
+    let (end, stdout, stderr) =
+        scene.run_with(&format!("signal={signal}"), call, &call.nth.to_string(), line);
+    assert_eq!(stderr, "", "{call:?}");
+    assert!(end == End::Killed(signal) || end == End::Exit(0), "{end:?}: {call:?}");
+    (end, stdout)
 }
 
 /// A grant is recorded whole or not at all, and what was printed is recorded.
@@ -161,7 +33,7 @@ fn allocate(scene: &Scene, words: &str) {
     let line = scene.line(words);
     let mut killed = 0;
     for call in scene.calls(&line) {
-        let (end, stdout) = scene.run_with(Signal::SIGKILL, &call, &line);
+        let (end, stdout) = run_with(scene, Signal::SIGKILL, &call, &line);
         killed += usize::from(end == End::Killed(Signal::SIGKILL));
         let held = scene.held();
         assert_sound(&held);
@@ -182,7 +54,7 @@ fn deallocate(scene: &Scene) {
     let line = scene.line("deallocateAll");
     let mut killed = 0;
     for call in scene.calls(&line) {
-        let (end, _) = scene.run_with(Signal::SIGKILL, &call, &line);
+        let (end, _) = run_with(scene, Signal::SIGKILL, &call, &line);
         killed += usize::from(end == End::Killed(Signal::SIGKILL));
         let held = scene.held();
         assert_sound(&held);
@@ -196,6 +68,98 @@ fn deallocate(scene: &Scene) {
         scene.assert_that_the_next_call_works(&call);
     }
     assert!(killed > 20, "killed {killed} times only");
+}
+
+/// Kills the command at every call at which that may make a difference. Then what the living have is as before, the
+/// same command ends well (what it says of what is left to do is `says`), and so does the next.
+fn by_hand(scene: &Scene, line: &str, check: impl Fn(&Scene, bool), says: &dyn Fn(&str, &str) -> bool) {
+    let mut killed = 0;
+    for call in strace::turning_points(scene.calls(line)) {
+        let (end, _) = run_with(scene, Signal::SIGKILL, &call, line);
+        killed += usize::from(end == End::Killed(Signal::SIGKILL));
+        let held = scene.held();
+        assert_sound(&held);
+        assert!(of_the_living(&held).is_superset(&scene.others), "{call:?}: {held:?}");
+        check(scene, end == End::Exit(0));
+        let again = scene.again(line);
+        assert_eq!(again.0, End::Exit(0), "{call:?}: {again:?}");
+        assert!(says(&again.1, &again.2), "{call:?}: {again:?}");
+        check(scene, true);
+        scene.assert_that_the_next_call_works(&call);
+    }
+    assert!(killed > 4, "killed {killed} times only");
+}
+
+/// Units that the dead hold.
+fn stale(scene: &Scene) -> usize {
+    scene.held().iter().filter(|held| !is_alive(held)).count()
+}
+
+fn says_nothing(stdout: &str, stderr: &str) -> bool {
+    stdout.is_empty() && stderr.is_empty()
+}
+
+#[test]
+fn killed_at_every_call_reclaim_leaves_a_record_that_holds() {
+    if !strace::is_there("killed_at_every_call_reclaim_leaves_a_record_that_holds") {
+        return;
+    }
+    // Both units of the grant are named, or none is left to be named.
+    let says = |stdout: &str, stderr: &str| [0, 1, 2].contains(&stdout.lines().count()) && stderr.is_empty();
+    let check = |scene: &Scene, is_done: bool| {
+        let stale = stale(scene);
+        assert!(if is_done { stale == 0 } else { [0, 1, 2].contains(&stale) }, "{stale}");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| by_hand(&Scene::with_a_stale_grant(), "reclaim", check, &says));
+        scope.spawn(|| by_hand(&Scene::beside_the_script(), "reclaim", check, &says));
+    });
+}
+
+#[test]
+fn killed_at_every_call_what_an_operator_does_is_done_again() {
+    if !strace::is_there("killed_at_every_call_what_an_operator_does_is_done_again") {
+        return;
+    }
+    let drains = |scene: &Scene, is_done: bool| {
+        let drained = scene.drained();
+        assert!(if is_done {
+            drained == BTreeSet::from([3, 4])
+        } else {
+            drained.is_subset(&BTreeSet::from([3, 4]))
+        });
+        assert_eq!(stale(scene), 2);
+    };
+    let undrains = |scene: &Scene, is_done: bool| {
+        let drained = scene.drained();
+        assert!(
+            if is_done { drained.is_empty() } else { drained.is_subset(&BTreeSet::from([3, 4])) },
+            "{drained:?}"
+        );
+        assert_eq!(stale(scene), 2);
+    };
+    let warns = |stdout: &str, stderr: &str| {
+        let says = "gpu-coord: warning: none of these units is drained; `gpu-coord status` shows which are\n";
+        stdout.is_empty() && ["", says].contains(&stderr)
+    };
+    // One unit of a grant of two: the other is written anew.
+    let releases = |scene: &Scene, is_done: bool| {
+        let held: BTreeSet<u32> = scene.held().iter().map(|held| held.index).collect();
+        let (before, after) = (BTreeSet::from([0, 1, 2]), BTreeSet::from([0, 2]));
+        assert!(held == after || (!is_done && held == before), "{held:?}");
+    };
+    let names = |stdout: &str, stderr: &str| {
+        let is_done = stdout.is_empty() && stderr == "gpu-coord: warning: nobody holds these units\n";
+        is_done || (stdout.starts_with("released index 1 of pid ") && stderr.is_empty())
+    };
+    thread::scope(|scope| {
+        scope
+            .spawn(|| by_hand(&Scene::with_a_stale_grant(), "drain 3,4 --reason fan", drains, &says_nothing));
+        scope
+            .spawn(|| by_hand(&Scene::with_drained_units(), "drain 3,4 --reason hot", drains, &says_nothing));
+        scope.spawn(|| by_hand(&Scene::with_drained_units(), "undrain 3,4", undrains, &warns));
+        scope.spawn(|| by_hand(&Scene::with_a_stale_grant(), "release 1 --force", releases, &names));
+    });
 }
 
 #[test]
@@ -233,7 +197,7 @@ fn ended_at_every_call_allocate_prints_what_it_records() {
     let mut ends = (0, 0);
     for call in scene.calls(&line) {
         for signal in ending_signals() {
-            let (end, stdout) = scene.run_with(signal, &call, &line);
+            let (end, stdout) = run_with(&scene, signal, &call, &line);
             let given = units_of(&scene.held(), scene.owner.pid());
             assert_eq!(units(&stdout), given, "{signal} at {call:?}");
             assert_eq!(end == End::Exit(0), given.len() == 2, "{signal} at {call:?}");

@@ -36,6 +36,7 @@ mod record;
 mod replaced;
 mod running;
 mod sandbox;
+mod scene;
 mod selection;
 mod sharing;
 mod strace;

@@ -17,6 +17,74 @@ pub(crate) struct Call {
     pub(crate) text: String,
 }
 
+impl Call {
+    /// Whether it may change something that outlives the process: what is recorded, locked, confined or told. Two
+    /// kills with no such call between them leave the same.
+    pub(crate) fn may_change_something(&self) -> bool {
+        /// All else is taken for a change.
+        const READS: [&str; 38] = [
+            "access",
+            "arch_prctl",
+            "brk",
+            "capget",
+            "clock_gettime",
+            "clock_nanosleep",
+            "close",
+            "faccessat",
+            "faccessat2",
+            "fstat",
+            "fstatfs",
+            "futex",
+            "getcwd",
+            "getdents64",
+            "geteuid",
+            "getpid",
+            "getppid",
+            "getrandom",
+            "getuid",
+            "lseek",
+            "madvise",
+            "mmap",
+            "mprotect",
+            "munmap",
+            "newfstatat",
+            "nanosleep",
+            "poll",
+            "pread64",
+            "prlimit64",
+            "read",
+            "readlink",
+            "readlinkat",
+            "rseq",
+            "rt_sigaction",
+            "set_robust_list",
+            "set_tid_address",
+            "statfs",
+            "statx",
+        ];
+        let makes_nothing = self.name == "openat" && !self.text.contains("O_CREAT");
+        let asks = self.name == "fcntl" && self.text.contains("F_GET");
+        !(READS.contains(&self.name.as_str()) || makes_nothing || asks)
+    }
+}
+
+/// Of the calls of a run, those before which a kill can leave something else than before the one before. With the
+/// variable `SWEEP=all` it is all of them.
+pub(crate) fn turning_points(calls: Vec<Call>) -> Vec<Call> {
+    if sweeps_all() {
+        return calls;
+    }
+    let follows_a_change: Vec<bool> =
+        std::iter::once(true).chain(calls.iter().map(Call::may_change_something)).collect();
+    calls.into_iter().zip(follows_a_change).filter(|(_, follows)| *follows).map(|(call, _)| call).collect()
+}
+
+/// Whether the long form of a sweep is wanted.
+#[expect(clippy::disallowed_methods, reason = "it is the tests' variable, and not the program's")]
+pub(crate) fn sweeps_all() -> bool {
+    std::env::var_os("SWEEP").is_some_and(|value| value == "all")
+}
+
 /// Whether strace is there and may trace; where not, the test is skipped.
 pub(crate) fn is_there(test: &str) -> bool {
     let traced = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).output();
@@ -55,7 +123,8 @@ pub(crate) fn parse(text: &str) -> Vec<Call> {
         let nth = counts.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
         Call { name, nth: *nth, text: line.to_owned() }
     };
-    text.lines().map(call).collect()
+    // A signal that has come is told as well.
+    text.lines().filter(|line| !line.starts_with("---")).map(call).collect()
 }
 
 /// The command, with `what` (`signal=...` or `error=...`) at a call of the name, by strace's `when=`.

@@ -22,7 +22,7 @@ fn calls(scene: &Container, line: &str) -> Vec<Call> {
     let is_first = |call: &Call| call.name != "execve" && call.text.contains("/coordination\"");
     let first = calls.iter().position(is_first).unwrap();
     assert!(calls.len() > first + 20, "{calls:?}");
-    calls[first..].iter().filter(|call| !call.text.starts_with("---")).cloned().collect()
+    calls[first..].to_vec()
 }
 
 fn run_with(scene: &Container, signal: Signal, call: &Call, line: &str) -> (End, String) {
