@@ -8,6 +8,7 @@
 //! * `discovery`: standalone clusters whose TaskManagers call gpu-coord, and a job that reports what each
 //!   of them was told.
 //! * `beside`: the stock script and gpu-coord on one coordination file, as during a migration.
+//! * `storm`: many of both, at random.
 //! * `faults`: what the stock script does wrong alone, with gpu-coord's column next to it.
 //!
 //! The stock script is run out of the fetched archive, never from a copy of ours. Figures that depend on
@@ -32,5 +33,8 @@ mod process;
 mod record;
 mod rest;
 mod smi;
+mod storm;
+#[path = "../storm/weather/mod.rs"]
+mod weather;
 
 const GPU_COORD: &str = env!("CARGO_BIN_EXE_gpu-coord");

@@ -7,7 +7,7 @@
 //!
 //! `cargo test --features real-flink --test flink storm` is the same beside Flink's own script.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what a test calls panics as a test does")]
+#![expect(clippy::unwrap_used, reason = "what a test calls panics as a test does")]
 
 mod weather;
 

@@ -147,7 +147,7 @@ impl<'a> Season<'a> {
     /// No owner asks twice at once: what it has then would depend on who was first.
     fn one_to_ask(&mut self, what: What) -> Option<usize> {
         let gives_back = what == What::GiveBack;
-        let may = |owner: &Owner| !owner.is_asking && !(gives_back && owner.told.is_empty());
+        let may = |owner: &Owner| !(owner.is_asking || gives_back && owner.told.is_empty());
         let idle: Vec<usize> = (0..self.owners.len()).filter(|at| may(&self.owners[*at])).collect();
         (!idle.is_empty()).then(|| idle[self.random.below(idle.len())])
     }
