@@ -25,10 +25,14 @@ impl Owner {
         Owner { pid, start: None, boot: None, pid_namespace: None, uid: None }
     }
 
-    /// Whether both are one process. The uid may differ: a process can change it.
+    /// What tells the process from every other. The uid is not among it: a process can change it.
+    pub(crate) fn names(&self) -> (u32, Option<u64>, Option<u64>, Option<&str>) {
+        (self.pid, self.start, self.pid_namespace, self.boot.as_deref())
+    }
+
+    /// Whether both are one process.
     pub(crate) fn is(&self, other: &Owner) -> bool {
-        let names = |owner: &Owner| (owner.pid, owner.start, owner.pid_namespace);
-        names(self) == names(other) && self.boot == other.boot
+        self.names() == other.names()
     }
 }
 

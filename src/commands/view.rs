@@ -2,14 +2,14 @@
 
 mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
 use super::quota::Sum;
 use super::{eligible, json};
-use crate::assignment::{Owner, Record, Standing};
+use crate::assignment::{Record, Standing};
 use crate::cli::Terminal;
 use crate::device::{Device, Inventory};
 use crate::host::Host;
@@ -55,13 +55,8 @@ impl View<'_> {
             let is_taken = line(*position).origin.is_some_and(|origin| origin.is_taken);
             ((self.standing)(*position) == Standing::Dead, !is_taken)
         });
-        let mut owners: Vec<&Owner> = Vec::new();
-        holders.retain(|position| {
-            let owner = &line(*position).owner;
-            let is_new = !owners.iter().any(|other| other.is(owner));
-            owners.push(owner);
-            is_new
-        });
+        let mut owners = HashSet::new();
+        holders.retain(|position| owners.insert(line(*position).owner.names()));
         holders
     }
 

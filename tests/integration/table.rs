@@ -59,3 +59,17 @@ fn a_user_is_shown_by_name_or_else_by_number() {
         ["root".into(), serde_json::Value::Null, serde_json::Value::Null]
     );
 }
+
+/// To compare each line with every other would take minutes, and the sandbox waits one.
+#[test]
+fn a_hundred_thousand_owners_of_one_unit_are_shown() {
+    const FIRST: u32 = 4_000_000;
+    const OWNERS: u32 = 100_000;
+    let line = |at: u32| format!("0 {}\tv=1;grant={at:016x};of=1;start={at};boot=-;pidns=7\n", FIRST + at);
+    let host = Sandbox::with_gpus(2).recorded((0..OWNERS).map(line).collect::<String>());
+    let output = host.command("status --deadline 60").assert().code(0).stderr("").get_output().stdout.clone();
+    let rows = rows(&output);
+    let pids = rows.iter().map(|row| row.split('|').nth(4).unwrap().to_owned());
+    let expected = (FIRST..FIRST + OWNERS).map(|pid| pid.to_string()).chain(["-".to_owned()]);
+    assert!(pids.eq(expected), "{} rows", rows.len());
+}

@@ -1,5 +1,6 @@
 //! The table of `gpu-coord status`: a row for each unit, or for each of its owners.
 
+use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::View;
@@ -7,6 +8,7 @@ use crate::assignment::{Assignment, Standing, Waiter};
 use crate::commands::quota::Sum;
 use crate::commands::table::{Paint, table};
 use crate::commands::{isolation, json};
+use crate::device::Part;
 use crate::host::Host;
 use crate::policy::{Place, State};
 
@@ -21,6 +23,16 @@ const STATES: Paint = Paint {
     },
 };
 
+/// What all rows are made with, found once: there can be a hundred thousand.
+struct Shared {
+    shows_resources: bool,
+    shows_groups: bool,
+    /// Of each device who computes on it, in words.
+    in_use: Vec<String>,
+    /// How many shares of what is divided are held, and how many there are.
+    shares: HashMap<Part, (usize, usize)>,
+}
+
 /// What is said of a unit, whoever holds it.
 #[derive(Clone, Debug, Default)]
 struct Cells {
@@ -33,17 +45,18 @@ struct Cells {
 
 impl View<'_> {
     pub(in crate::commands) fn as_table(&self) -> String {
+        let shared = self.shared();
         let heads = ["INDEX", "MODEL", "MEMORY", "STATE", "PID", "USER", "SINCE", "COMMAND"];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
-        rows[0].extend(self.shows_resources().then(|| "RESOURCE".to_owned()));
-        rows[0].extend(self.shows_groups().then(|| "CONTROL GROUP".to_owned()));
+        rows[0].extend(shared.shows_resources.then(|| "RESOURCE".to_owned()));
+        rows[0].extend(shared.shows_groups.then(|| "CONTROL GROUP".to_owned()));
         for place in self.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
-            rows.extend(self.rows(place));
+            rows.extend(self.rows(place, &shared));
         }
         rows.extend(self.elsewhere().into_iter().map(|position| {
             let index = self.record.assignments[position].index.to_string();
             let cells = Cells { index, state: "not here".to_owned(), ..Cells::default() };
-            self.row(cells, Some(position))
+            self.row(cells, Some(position), &shared)
         }));
         table(&rows, self.terminal, Some(&STATES)) + &self.waiting() + &self.quotas()
     }
@@ -78,17 +91,40 @@ impl View<'_> {
         "\n".to_owned() + &table(&rows, self.terminal, None)
     }
 
-    /// One for each owner, or one for a unit without any.
-    fn rows(&self, place: &Place<'_>) -> Vec<Vec<String>> {
-        let cells = self.cells(place);
-        let holders = self.holders(place);
-        if holders.is_empty() {
-            return vec![self.row(cells, None)];
+    fn shared(&self) -> Shared {
+        let devices = self.inventory.devices.iter().enumerate();
+        let in_use = devices.map(|(at, device)| in_use(&self.others(at, device).unwrap_or_default()));
+        let mut shares: HashMap<Part, (usize, usize)> = HashMap::new();
+        for place in self.occupancy.places.iter().filter(|place| place.unit.slot.is_some()) {
+            let (held, all) = shares.entry(place.unit.part()).or_default();
+            *held += usize::from(self.is_held(place));
+            *all += 1;
         }
-        holders.into_iter().map(|holder| self.row(cells.clone(), Some(holder))).collect()
+        Shared {
+            // Where somebody has said what the units are called.
+            shows_resources: self.resources.is_configured,
+            // Most hosts have none.
+            shows_groups: self.record.assignments.iter().any(|held| held.cgroup.is_some()),
+            in_use: in_use.collect(),
+            shares,
+        }
     }
 
-    fn cells(&self, place: &Place<'_>) -> Cells {
+    fn is_held(&self, place: &Place<'_>) -> bool {
+        place.state(self.inventory, self.standing) == State::Held
+    }
+
+    /// One for each owner, or one for a unit without any.
+    fn rows(&self, place: &Place<'_>, shared: &Shared) -> Vec<Vec<String>> {
+        let cells = self.cells(place, shared);
+        let holders = self.holders(place);
+        if holders.is_empty() {
+            return vec![self.row(cells, None, shared)];
+        }
+        holders.into_iter().map(|holder| self.row(cells.clone(), Some(holder), shared)).collect()
+    }
+
+    fn cells(&self, place: &Place<'_>, shared: &Shared) -> Cells {
         let unit = &place.unit;
         let device = &self.inventory.devices[unit.device];
         let instance = unit.instance.zip(device.instances.as_ref()).map(|(at, instances)| &instances[at]);
@@ -106,32 +142,22 @@ impl View<'_> {
                 Some(instance) => memory(None, instance.memory_mib),
                 None => memory(device.memory_used_mib, device.memory_mib),
             },
-            state: self.state(place),
+            state: self.state(place, shared),
             resource: self.resources.name(unit).unwrap_or_default().to_owned(),
         }
     }
 
-    fn state(&self, place: &Place<'_>) -> String {
+    fn state(&self, place: &Place<'_>, shared: &Shared) -> String {
         let name = place.state(self.inventory, self.standing).name();
         let state = self.reason(place).map_or_else(|| name.to_owned(), |reason| format!("{name}: {reason}"));
-        let device = place.unit.device;
-        let others = self.others(device, &self.inventory.devices[device]).unwrap_or_default();
-        state + &self.shared(place) + &in_use(&others)
-    }
-
-    /// How many of the shares of a device are held, beside each that is.
-    fn shared(&self, place: &Place<'_>) -> String {
-        let is_held = |place: &&Place<'_>| place.state(self.inventory, self.standing) == State::Held;
-        if place.unit.slot.is_none() || !is_held(&place) {
-            return String::new();
-        }
-        let places = self.occupancy.of_device(place.unit.device).iter();
-        let shares: Vec<&Place<'_>> = places.filter(|other| other.unit.part() == place.unit.part()).collect();
-        format!(" (shared {}/{})", shares.iter().copied().filter(is_held).count(), shares.len())
+        // Beside each share that is held.
+        let shares = shared.shares.get(&place.unit.part()).filter(|_| self.is_held(place));
+        let shares = shares.map(|(held, all)| format!(" (shared {held}/{all})")).unwrap_or_default();
+        state + &shares + &shared.in_use[place.unit.device]
     }
 
     /// What is said of a unit, and who holds it.
-    fn row(&self, cells: Cells, holder: Option<usize>) -> Vec<String> {
+    fn row(&self, cells: Cells, holder: Option<usize>, shared: &Shared) -> Vec<String> {
         let Cells { index, model, memory, state, resource } = cells;
         let assignment = holder.map(|position| &self.record.assignments[position]);
         let is_alive = holder.is_some_and(|position| (self.standing)(position) == Standing::Alive);
@@ -148,19 +174,9 @@ impl View<'_> {
             since.unwrap_or_default(),
             command.unwrap_or_default(),
         ];
-        row.extend(self.shows_resources().then_some(resource));
-        row.extend(self.shows_groups().then_some(group));
+        row.extend(shared.shows_resources.then_some(resource));
+        row.extend(shared.shows_groups.then_some(group));
         row
-    }
-
-    /// Where somebody has said what the units are called.
-    fn shows_resources(&self) -> bool {
-        self.resources.is_configured
-    }
-
-    /// Most hosts have none.
-    fn shows_groups(&self) -> bool {
-        self.record.assignments.iter().any(|held| held.cgroup.is_some())
     }
 }
 
