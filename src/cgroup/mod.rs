@@ -23,6 +23,7 @@ mod v2;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::assignment::Owner;
@@ -135,6 +136,12 @@ impl Group {
     /// Its processes; none if there is no such group.
     pub(crate) fn members(&self) -> Result<Vec<u32>, Error> {
         members::members(&self.place)
+    }
+
+    /// Whether a process is in it, or in a group below it.
+    pub(crate) fn has(&self, host: &Host, pid: u32) -> bool {
+        let place = Place::of(host, pid, Some(self.place.version));
+        place.is_ok_and(|place| Path::new(&place.path).starts_with(&self.place.path))
     }
 
     /// Whether the kernel is known to deny one of these nodes to its processes.

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::capability::Capability;
 use crate::host::node::Majors;
+use crate::host::owner;
 use crate::inventory::Vendor;
 use crate::policy::Occupancy;
 use crate::visible::Seen;
@@ -187,9 +188,29 @@ impl<'a> Isolation<'a> {
 /// why they cannot be told.
 pub(super) fn in_force(host: &Host, assignment: &Assignment) -> Option<Result<Vec<Span>, String>> {
     let name = assignment.cgroup.as_ref()?;
+    if let Some(problem) = escaped(host, assignment) {
+        return Some(Err(problem));
+    }
     let denied = Group::recorded(host, &assignment.owner, name).and_then(|group| match group.exists() {
         true => group.denied(),
         false => Err(Error::Isolation(format!("there is no control group {name} any more"))),
     });
     Some(denied.map(|denied| denied.unwrap_or_default().spans).map_err(|error| error.chain()))
+}
+
+/// How a living owner is not confined as is recorded: a `deallocateAll` that was killed, or root, may have taken it
+/// out of its group.
+pub(super) fn escaped(host: &Host, assignment: &Assignment) -> Option<String> {
+    let Assignment { owner, cgroup, .. } = assignment;
+    // The pid of an owner in another pid namespace says nothing here.
+    let lives_here = owner.pid_namespace == host.pid_namespace()
+        && owner::of(host, owner.pid).is_some_and(|found| found.start == owner.start);
+    let group = Group::recorded(host, owner, cgroup.as_deref()?).ok().filter(|_| lives_here)?;
+    let pid = owner.pid;
+    (!group.has(host, pid)).then(|| {
+        format!(
+            "pid {pid} is not in it, and can open every device; `gpu-coord deallocateAll --owner {pid}` gives back \
+             what it holds"
+        )
+    })
 }

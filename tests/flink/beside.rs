@@ -2,9 +2,9 @@
 
 use std::thread;
 
+use crate::engines::record::{Holdings, holdings};
 use crate::figures::{Tally, show};
 use crate::host::{Caller, Host, Program, doubles};
-use crate::record::{Holdings, holdings};
 use Program::{GpuCoord, Script};
 
 const MIXED: [Program; 8] = [Script, GpuCoord, Script, GpuCoord, Script, GpuCoord, Script, GpuCoord];

@@ -6,10 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::configuration::Resource;
+use crate::engines::JDK;
+use crate::engines::process::{Running, run, until};
+use crate::engines::record::Holdings;
 use crate::flink::Flink;
-use crate::jvm::{JDK, Jvms};
-use crate::process::{Running, run, until};
-use crate::record::Holdings;
+use crate::jvm::Jvms;
 use crate::{job, rest};
 
 const JOB_MANAGER: &str = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint";

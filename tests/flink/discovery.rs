@@ -8,9 +8,9 @@ use std::process::Command;
 use crate::GPU_COORD;
 use crate::cluster::Cluster;
 use crate::configuration::Resource;
-use crate::directory::Directory;
+use crate::engines::directory::Directory;
+use crate::engines::record::{Holdings, holdings};
 use crate::flink::{FLINK_1_20, FLINK_2_3};
-use crate::record::{Holdings, holdings};
 use crate::smi;
 
 #[test]

@@ -10,9 +10,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use crate::engines::process::{Running, until};
 use crate::figures::{Tally, show};
-use crate::host::{Answer, Host, Program, doubles};
-use crate::process::{Running, dead_pid, until};
+use crate::host::{Answer, Host, Program, dead_pid, doubles};
 use Program::{GpuCoord, Script};
 
 const ROUNDS: u64 = 20;

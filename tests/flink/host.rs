@@ -12,9 +12,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::GPU_COORD;
-use crate::directory::Directory;
+use crate::engines::directory::Directory;
+use crate::engines::process::{Running, run, until};
 use crate::flink::FLINK_2_3;
-use crate::process::{Running, dead_pid, run, until};
 use crate::smi;
 
 #[derive(Clone, Copy)]
@@ -155,4 +155,9 @@ fn moment(caller: usize, round: u64) -> Duration {
     let mut hasher = DefaultHasher::new();
     (caller, round).hash(&mut hasher);
     Duration::from_millis(hasher.finish() % 500)
+}
+
+/// The pid of a process that has ended and was waited for.
+pub(crate) fn dead_pid() -> u32 {
+    Running::start(&mut Command::new("true"), "coreutils").pid()
 }

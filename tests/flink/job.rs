@@ -6,10 +6,10 @@ use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::environment::jdk;
+use crate::engines::JDK;
+use crate::engines::{cache, process};
 use crate::flink::Flink;
-use crate::jvm::JDK;
-use crate::{cache, process};
+use crate::jvm::jdk;
 
 const SOURCE: &str = include_str!("Report.java");
 pub(crate) const CLASS: &str = "Report";

@@ -6,12 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use crate::configuration::{self, LOGGING_FILE, Resource};
-use crate::directory::Directory;
-use crate::environment::{jdk, search_path};
+use crate::engines::JDK;
+use crate::engines::directory::Directory;
+use crate::engines::environment::{java_home, search_path};
+use crate::engines::process::{Running, run};
 use crate::flink::Flink;
-use crate::process::{Running, run};
-
-pub(crate) const JDK: &str = "default-jdk-headless";
 
 /// Tried here once: `setpriv` would leave the lack of it to a log.
 static JAVA: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -19,6 +18,11 @@ static JAVA: LazyLock<PathBuf> = LazyLock::new(|| {
     run(Command::new(&java).arg("-version"), JDK);
     java
 });
+
+/// A program of the JDK.
+pub(crate) fn jdk(program: &str) -> PathBuf {
+    java_home().map_or_else(|| program.into(), |home| home.join("bin").join(program))
+}
 
 /// Small, and quick to start rather than quick later.
 const TUNED: [&str; 4] =

@@ -2,7 +2,7 @@
 //!
 //! `cargo test --features real-flink --test flink` is the one command. It wants Python with pip, a JDK of
 //! 17 or later, `setpriv`, `ps` and `flock`; Flink itself is fetched through pip, once, into
-//! `$FLINK_TEST_CACHE` (see `cache`). What is missing fails a test, with a line that says what to
+//! `$FLINK_TEST_CACHE` (see `engines/cache.rs`). What is missing fails a test, with a line that says what to
 //! install: nothing is skipped. CONTRIBUTING.md says more.
 //!
 //! * `discovery`: standalone clusters whose TaskManagers call gpu-coord, and a job that reports what each
@@ -17,20 +17,17 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "what a test calls panics as a test does")]
 
 mod beside;
-mod cache;
 mod cluster;
 mod configuration;
-mod directory;
 mod discovery;
-mod environment;
+#[path = "../engines/mod.rs"]
+mod engines;
 mod faults;
 mod figures;
 mod flink;
 mod host;
 mod job;
 mod jvm;
-mod process;
-mod record;
 mod rest;
 mod smi;
 mod storm;

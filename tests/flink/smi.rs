@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::environment::search_path;
+use crate::engines::environment::search_path;
 
 /// Without a child process of its own, so that what it costs is not what is seen of its caller.
 const SCRIPT: &str = r#"#!/bin/sh

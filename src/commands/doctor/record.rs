@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{Context, Findings};
 use crate::assignment::{Doubt, Standing};
+use crate::commands::isolation;
 use crate::coordination::ledger::Snapshot;
 use crate::device::Inventory;
 use crate::host::liveness::Liveness;
@@ -42,6 +43,16 @@ fn judge(context: &Context<'_>, snapshot: &Snapshot, inventory: Option<&Inventor
     let standings: Vec<Standing> = (0..record.assignments.len()).map(standing).collect();
     let count = |of: Standing| standings.iter().filter(|standing| **standing == of).count();
     findings.ok(CHECK, format!("{} held by living owners", policy::units(count(Standing::Alive) as u128)));
+    for line in &record.assignments {
+        let escaped = isolation::escaped(&context.host, line);
+        escaped.into_iter().for_each(|problem| {
+            let name = line.cgroup.as_deref().unwrap_or_default();
+            findings.fail(
+                CHECK,
+                format!("index {} is recorded with control group {name}: {problem}", line.index),
+            );
+        });
+    }
     for (standing, what) in [
         (Standing::Dead, "held by dead owners; `gpu-coord reclaim` releases them"),
         (

@@ -27,3 +27,32 @@ fn status_tells_the_group_and_what_the_kernel_denies() {
         assert_eq!(owner_of(2), Value::Null);
     }
 }
+
+/// By root, or by a `deallocateAll` that was killed.
+#[test]
+fn an_owner_that_is_not_in_its_group_is_told() {
+    for version in versions("an_owner_that_is_not_in_its_group_is_told") {
+        let stage = Stage::with_gpus(version, 2);
+        let mut owner = stage.owner();
+        stage.confine(1, &owner, "0\n");
+        let (group, pid) =
+            (format!("{}:{}/{}", version.word(), stage.cell.path, stage.name(&owner)), owner.pid());
+        stage.cell.take(pid);
+        assert_eq!(owner.reach(), "++");
+        let problem = format!(
+            "pid {pid} is not in it, and can open every device; `gpu-coord deallocateAll --owner {pid}` gives back what \
+             it holds"
+        );
+        let shown =
+            |line: &str| String::from_utf8(stage.sandbox.command(line).output().unwrap().stdout).unwrap();
+        let said = |text: &str| text.lines().filter(|line| line.contains(&problem)).count();
+        assert_eq!(said(&shown("status")), 1);
+        let answer: Value = serde_json::from_str(&shown("status --json")).unwrap();
+        let of = &answer["devices"][0]["units"][0]["owner"];
+        assert_eq!((&of["denied"], &of["denied_problem"]), (&Value::Null, &json!(problem)));
+        let line = format!("fail  record       index 0 is recorded with control group {group}: {problem}");
+        assert!(shown("doctor").lines().any(|found| found == line), "{}", shown("doctor"));
+        stage.release(&owner);
+        stage.assert_free(&mut owner);
+    }
+}

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::environment;
+use super::environment;
 
 const STAGING: &str = ".staging-";
 

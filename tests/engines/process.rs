@@ -60,11 +60,6 @@ pub(crate) fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The pid of a process that has ended and was waited for.
-pub(crate) fn dead_pid() -> u32 {
-    Running::start(&mut Command::new("true"), "coreutils").pid()
-}
-
 #[track_caller]
 fn not_started(command: &Command, package: &str, error: &std::io::Error) -> ! {
     let program = command.get_program().display();

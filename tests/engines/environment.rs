@@ -13,9 +13,9 @@ pub(crate) fn cache() -> PathBuf {
         .expect("no HOME: set FLINK_TEST_CACHE to a directory outside the repository")
 }
 
-/// A program of the JDK: that of `JAVA_HOME` if it is set, else the one on `PATH`.
-pub(crate) fn jdk(program: &str) -> PathBuf {
-    path("JAVA_HOME").map_or_else(|| program.into(), |home| home.join("bin").join(program))
+/// The JDK that is wanted, if one is; else it is that on `PATH`.
+pub(crate) fn java_home() -> Option<PathBuf> {
+    path("JAVA_HOME")
 }
 
 /// `PATH`, as it is.
