@@ -1,7 +1,8 @@
 //! The man page and the completions, against the program and against those who read them: mandoc, bash, fish, zsh.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::sandbox::{PROGRAM, skip};
@@ -71,12 +72,12 @@ fn the_man_page_has_every_exit_status_and_no_other() {
 
 #[test]
 fn the_man_page_has_every_option_and_no_other() {
-    let of_program: BTreeSet<String> = forms().iter().flat_map(|form| options(form)).collect();
+    let mut of_program: BTreeSet<String> = forms().iter().flat_map(|form| options(form)).collect();
+    of_program.insert("--version".to_owned()); // of no form
     let headings = section("OPTIONS").split(".TP\n").skip(1).filter_map(|entry| entry.lines().next());
     let names = headings.filter_map(|heading| heading.split_once("\\fB\\-\\-")?.1.split_once("\\fR"));
-    let mut of_page: BTreeSet<String> =
+    let of_page: BTreeSet<String> =
         names.map(|(name, _)| format!("--{}", name.replace("\\-", "-"))).collect();
-    of_page.insert("--help".to_owned()); // every program's
     assert!(of_program.len() > 20, "{of_program:?}");
     assert_eq!(of_program, of_page);
 }
@@ -104,6 +105,88 @@ fn the_man_page_has_every_key_of_the_record() {
     let files = section("FILES");
     let words: BTreeSet<&str> = files.split(|end: char| !end.is_ascii_alphanumeric()).collect();
     assert_eq!(keys.difference(&words).collect::<Vec<_>>(), Vec::<&&str>::new());
+}
+
+/// What the program is made of, without its tests.
+fn code() -> Vec<(PathBuf, String)> {
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut code = Vec::new();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if !["prose", "tests.rs", "fixture.rs"].iter().any(|end| path.to_str().unwrap().contains(end))
+        {
+            let text = fs::read_to_string(&path).unwrap();
+            let text = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+            let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            code.push((path, lines.collect::<Vec<_>>().join("\n")));
+        }
+    }
+    code
+}
+
+/// The strings in it that are words.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split('"').skip(1).filter(|word| !word.is_empty() && !word.contains([' ', '\n', '{', ':', ',']))
+}
+
+/// As a reader sees it.
+fn plain(section: &str) -> String {
+    section.replace("\\-", "-")
+}
+
+#[test]
+fn the_man_page_has_every_variable_that_is_read_or_set() {
+    /// One of the build, and a value.
+    const OTHERS: [&str; 2] = ["NVML_CHILD", "GPU_COORD_"];
+    let is_capital =
+        |word: &str| word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_') && word.len() > 3;
+    let mut variables = BTreeSet::new();
+    for (path, text) in code() {
+        // Where the environment is read and set, also the names of one word.
+        let is_about_it = ["environment.rs", "becoming.rs"].iter().any(|name| path.ends_with(name));
+        let names = words(&text).filter(|word| is_capital(word) && (is_about_it || word.contains('_')));
+        variables.extend(names.filter(|word| !OTHERS.contains(word)).map(ToOwned::to_owned));
+    }
+    assert!(variables.len() > 20 && variables.contains("TERM"), "{variables:?}");
+    let page = plain(section("ENVIRONMENT"));
+    let told: BTreeSet<&str> = page.split(|end: char| !(end.is_ascii_uppercase() || end == '_')).collect();
+    let missing: Vec<_> = variables.iter().filter(|name| !told.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn the_man_page_has_every_file_that_is_named() {
+    /// What every host has, or what is no file of its own.
+    const OTHERS: [&str; 2] = ["/dev/null", "/bin/sh"];
+    const TOPS: [&str; 6] = ["dev/", "etc/", "opt/", "run/", "usr/", "var/"];
+    let mut files = BTreeSet::new();
+    for (_, text) in code() {
+        let is_file = |word: &&str| {
+            TOPS.iter().any(|top| word.trim_start_matches('/').starts_with(top)) && !OTHERS.contains(word)
+        };
+        files.extend(words(&text).filter(is_file).map(ToOwned::to_owned));
+    }
+    assert!(files.len() > 12 && files.contains("/etc/gpu-coord/config.yaml"), "{files:?}");
+    let page = plain(section("FILES"));
+    let words =
+        page.split([' ', '\n', ',', ';', '"']).map(|word| word.trim_start_matches('/').trim_end_matches('.'));
+    let told: BTreeSet<&Path> = words.map(Path::new).collect();
+    // Those below a directory tell it, too.
+    let is_told = |file: &str| told.iter().any(|told| told.starts_with(file.trim_start_matches('/')));
+    let missing: Vec<_> = files.iter().filter(|file| !is_told(file)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn the_man_page_has_every_other_spelling() {
+    let options = include_str!("../../src/cli/options.rs");
+    let aliases: Vec<&str> =
+        options.split("alias = \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(aliases, ["deallocate-all", "enable-coordination"]);
+    let page = plain(MAN);
+    let told: BTreeSet<&str> = page.split([' ', '\n', '.', ',']).collect();
+    assert!(told.contains("deallocate-all") && told.contains("--enable-coordination"));
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn usage(form: &Command) -> String {
 fn words(usage: &str) -> Vec<Inline> {
     let is_literal = |word: &str| word.starts_with(|first: char| first == '-' || first.is_lowercase());
     let inline = |word: &str| if is_literal(word) { bold(word) } else { italic(word) };
-    usage.split(' ').flat_map(|word| [inline(word), roman(" ")]).collect()
+    usage.split(' ').filter(|word| !word.is_empty()).flat_map(|word| [inline(word), roman(" ")]).collect()
 }
 
 fn commands() -> String {
