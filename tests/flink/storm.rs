@@ -1,6 +1,6 @@
 //! A storm in which a part of the callers is the stock script: see `tests/storm`.
 
-use crate::directory::Directory;
+use crate::engines::directory::Directory;
 use crate::flink::FLINK_2_3;
 use crate::smi;
 use crate::weather::{self, Forecast, Script, namespace};
