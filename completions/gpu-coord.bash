@@ -112,7 +112,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__1)
-            opts="-v -h --more --enable-coordination-mode --no-coordination --check-dead --print --owner --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
+            opts="-v -h --enable-coordination-mode --no-coordination --check-dead --print --owner --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --more --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -218,7 +218,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__allocate)
-            opts="-v -h --enable-coordination-mode --no-coordination --check-dead --print --owner --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
+            opts="-v -h --enable-coordination-mode --no-coordination --check-dead --print --owner --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --more --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -625,7 +625,7 @@ _gpu__coord() {
             return 0
             ;;
         gpu__coord__subcmd__exec)
-            opts="-v -h --user --wait --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
+            opts="-v -h --user --wait --resource --policy --namespace --devices --exclude --cgroup --ignore-visible-devices --include-unhealthy --skip-busy --more --coordination-file --source --vendor --driver-root --deadline --config --config-key --log --root --strict --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

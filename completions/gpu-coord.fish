@@ -82,13 +82,13 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l config -d 'What is s
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l config-key -d 'Which of the configurations of a ConfigMap' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l log -d 'Where what has happened is written: auto (journal or syslog), none, or the path of a file' -r
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l root -d 'Directory below which /proc, /sys and /dev are read' -r -f -a "(__fish_complete_directories)"
-complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l more -d 'Give units beside those that `gpu-coord exec` gave, instead of these'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l enable-coordination-mode -d 'Record the assignment in the coordination file (the default of `allocate`)'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l no-coordination -d 'Print the first units and record nothing (the default of the bare form)'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l check-dead -d 'Take over the units of dead owners (always, in the bare form)'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l ignore-visible-devices -d 'Pass over CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l include-unhealthy -d 'Give sick devices too, after the sound ones'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l skip-busy -d 'Never give a device that others compute on (without this: last)'
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l more -d 'Inside of `gpu-coord exec`: give units beside those that it gave, and not of these'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -135,6 +135,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l check-d
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l ignore-visible-devices -d 'Pass over CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l include-unhealthy -d 'Give sick devices too, after the sound ones'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l skip-busy -d 'Never give a device that others compute on (without this: last)'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l more -d 'Inside of `gpu-coord exec`: give units beside those that it gave, and not of these'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -172,6 +173,7 @@ complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l root -d 'Di
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l ignore-visible-devices -d 'Pass over CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l include-unhealthy -d 'Give sick devices too, after the sound ones'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l skip-busy -d 'Never give a device that others compute on (without this: last)'
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l more -d 'Inside of `gpu-coord exec`: give units beside those that it gave, and not of these'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l strict -d 'Take every warning for an error: then there is no answer, and nothing is given'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -s v -l verbose -d 'Say on stderr how the answer was found'
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -251,6 +251,9 @@ pub(crate) struct RequestOptions {
     /// Never give a device that others compute on (without this: last)
     #[arg(long)]
     pub(crate) skip_busy: bool,
+    /// Inside of `gpu-coord exec`: give units beside those that it gave, and not of these
+    #[arg(long, hide_short_help = true)]
+    pub(crate) more: bool,
     #[command(flatten)]
     pub(crate) file: FileOptions,
     #[command(flatten)]
@@ -296,9 +299,6 @@ pub(crate) struct Allocation {
     after_help = "Example: gpu-coord 2 --enable-coordination-mode"
 )]
 pub(crate) struct Discover {
-    /// Give units beside those that `gpu-coord exec` gave, instead of these
-    #[arg(long)]
-    pub(crate) more: bool,
     #[command(flatten)]
     pub(crate) allocation: Allocation,
 }

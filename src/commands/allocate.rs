@@ -2,18 +2,17 @@
 
 use std::os::unix::process::parent_id;
 
+use super::answer::{self, Answer};
 use super::choice::Choice;
 use super::eligible::eligible;
-use super::grant::{Given, Handover};
 use super::kin::Kin;
 use super::remains::Remains;
 use super::request::Request;
 use super::told::Told;
-use super::{Context, answer, mps};
+use super::{Context, mps};
 use crate::assignment::{Owner, Record, Standing};
-use crate::cli::{Allocation, Policy, Print, Stdout};
+use crate::cli::{Allocation, Policy};
 use crate::error::Error;
-use crate::host::deadline::Deadline;
 use crate::host::owner::{self, Form, Found};
 use crate::notes::Notes;
 use crate::policy::{self, Used};
@@ -31,7 +30,11 @@ pub(super) fn run(
     // Before the lock: whoever does not read our answer is not to keep others waiting.
     context.stdout.ready(context.deadline)?;
     let coordinates = match form {
-        Form::Discover => options.enable_coordination_mode,
+        // Inside of `exec` all that is given is recorded.
+        Form::Discover => {
+            let is_inside = context.surroundings.grant.is_some();
+            options.enable_coordination_mode || (is_inside && !options.no_coordination)
+        }
         Form::Allocate | Form::DeallocateAll => !options.no_coordination,
     };
     if !coordinates && asked.cgroup().is_some() {
@@ -60,11 +63,7 @@ pub(super) fn run(
         kin: kin.as_ref(),
     };
     match owner {
-        Some(owner) => {
-            let (stdout, deadline) = (context.stdout, context.deadline);
-            let mut answer = Answer { stdout, deadline, print: options.print, line: String::new() };
-            request.give(&owner, &mut answer, notes)
-        }
+        Some(owner) => request.give(&owner, &mut Answer::new(context, options.print), notes),
         None => first(&request, options, notes),
     }
 }
@@ -81,25 +80,6 @@ pub(super) fn find_owner(
         Found::Gone(_) | Found::Invocation(_) => {
             Err(Error::Owner("no process holds what is given".to_owned()))
         }
-    }
-}
-
-/// The line on stdout.
-struct Answer<'a> {
-    stdout: &'a Stdout,
-    deadline: Deadline,
-    print: Print,
-    line: String,
-}
-
-impl Handover for Answer<'_> {
-    fn prepare(&mut self, given: &Given<'_>) -> Result<(), Error> {
-        self.line = answer::text(&given.told(), self.print)?;
-        Ok(())
-    }
-
-    fn deliver(&mut self, _notes: &Notes) -> Result<(), Error> {
-        self.stdout.write(&self.line, self.deadline)
     }
 }
 

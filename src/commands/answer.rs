@@ -2,11 +2,38 @@
 
 use serde_json::{Map, Value, json};
 
-use super::runtime;
+use super::handover::{Given, Handover};
 use super::told::{Told, words};
+use super::{Context, runtime};
 use crate::cli::{Print, Word};
 use crate::device::Unit;
 use crate::error::Error;
+use crate::notes::Notes;
+
+/// The answer on stdout.
+pub(super) struct Answer<'a> {
+    context: &'a Context<'a>,
+    print: Print,
+    /// Empty until it is known.
+    text: String,
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn new(context: &'a Context<'a>, print: Print) -> Answer<'a> {
+        Answer { context, print, text: String::new() }
+    }
+}
+
+impl Handover for Answer<'_> {
+    fn prepare(&mut self, given: &Given<'_>) -> Result<(), Error> {
+        self.text = text(&given.told(), self.print)?;
+        Ok(())
+    }
+
+    fn deliver(&mut self, _notes: &Notes) -> Result<(), Error> {
+        self.context.stdout.write(&self.text, self.context.deadline)
+    }
+}
 
 /// The answer as it is printed.
 pub(super) fn text(told: &Told<'_>, print: Print) -> Result<String, Error> {
@@ -21,10 +48,11 @@ pub(super) fn text(told: &Told<'_>, print: Print) -> Result<String, Error> {
     Ok(line + "\n")
 }
 
-/// `NAME=VALUE`, a line each, as `EnvironmentFile=` of systemd reads them; what is to be unset is left empty.
+/// `NAME=VALUE`, a line each, as `EnvironmentFile=` of systemd reads them. What is to be unset is not said: an empty
+/// list of devices is one without any, to some who read it.
 fn env(told: &Told<'_>) -> Result<String, Error> {
-    let line = |(name, value): (&str, Option<String>)| format!("{name}={}\n", value.unwrap_or_default());
-    Ok(runtime::variables(told)?.into_iter().map(line).collect())
+    let line = |(name, value): (&str, Option<String>)| Some(format!("{name}={}\n", value?));
+    Ok(runtime::variables(told)?.into_iter().filter_map(line).collect())
 }
 
 /// On one line.

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::grant::{Given, Handover};
+use super::handover::{Given, Handover};
 use super::{Context, runtime};
 use crate::cli::{self, Exec, GRANT, RequestOptions};
 use crate::error::Error;

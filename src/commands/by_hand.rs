@@ -7,7 +7,7 @@ use nix::unistd::getuid;
 use super::Context;
 use super::judged::Judged;
 use super::remains::Remains;
-use crate::assignment::{Assignment, Drained, Grant, Record, Standing};
+use crate::assignment::{Assignment, Drained, Record, Standing};
 use crate::cli::ByHand;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
@@ -142,7 +142,7 @@ fn rest_of_grants(record: &Record, released: &[usize]) -> Vec<(usize, Assignment
         anew.entry(id.unwrap_or_default()).or_default().extend(id.map(|_| at));
     }
     let lines = anew.into_values().filter(|positions| !positions.is_empty()).flat_map(|positions| {
-        let grant = Grant { id: settle::random(), of: u32::try_from(positions.len()).unwrap_or(u32::MAX) };
+        let grant = settle::grant(positions.len());
         positions.into_iter().map(move |at| (at, grant))
     });
     lines

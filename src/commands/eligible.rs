@@ -67,7 +67,9 @@ pub(super) fn seen(
     inventory: &Inventory,
     notes: &mut Notes,
 ) -> Seen {
-    if options.ignore_visible_devices || matches!(options.source.source, Source::File(_)) {
+    // Inside of `exec` these variables name what it was given, and more is wanted.
+    let is_beside = options.more && context.surroundings.grant.is_some();
+    if is_beside || options.ignore_visible_devices || matches!(options.source.source, Source::File(_)) {
         return Seen::all(inventory);
     }
     let variables = variables(context, owner, notes);

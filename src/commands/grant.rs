@@ -1,56 +1,18 @@
 //! What a request is given, from the record to the commit. How it reaches the owner is the caller's matter.
 
+use super::handover::{Given, Handing, Handover};
 use super::isolation::Isolation;
 use super::mps;
 use super::queue::{self, Queue};
 use super::request::{Decision, Request};
-use super::told::Told;
-use crate::assignment::{Assignment, Grant, Origin, Owner};
+use crate::assignment::{Assignment, Origin, Owner};
 use crate::cgroup::Confined;
-use crate::cli::watchdog::Guard;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::settle;
-use crate::device::{Inventory, Unit};
+use crate::device::Unit;
 use crate::error::Error;
-use crate::host::owner;
 use crate::notes::Notes;
 use crate::visible::Seen;
-
-/// What was given.
-pub(super) struct Given<'a> {
-    pub(super) inventory: &'a Inventory,
-    pub(super) units: &'a [Unit],
-    /// How the owner counts from now on.
-    pub(super) seen: &'a Seen,
-    /// Whether it can open these units alone.
-    pub(super) is_confined: bool,
-    /// What else its runtime is to be told.
-    pub(super) variables: Vec<(&'static str, String)>,
-    pub(super) grant: Grant,
-}
-
-impl Given<'_> {
-    /// What of it concerns the owner.
-    pub(super) fn told(&self) -> Told<'_> {
-        let Given { inventory, units, seen, is_confined, ref variables, .. } = *self;
-        Told { inventory, units, seen, is_confined, variables }
-    }
-}
-
-/// The way from the record to the owner.
-pub(super) trait Handover {
-    /// All that can fail before anything is recorded.
-    fn prepare(&mut self, given: &Given<'_>) -> Result<(), Error>;
-
-    /// The units are recorded, and the lock is held still: what was not handed over is not recorded when the
-    /// next caller reads. `notes`: what is to be said, if it is not said later.
-    fn deliver(&mut self, notes: &Notes) -> Result<(), Error>;
-
-    /// Whether the owner goes on after a failure, and is to be as it was before.
-    fn outlives_failure(&self) -> bool {
-        true
-    }
-}
 
 impl Request<'_> {
     /// Gives the units to `owner`. After an error nothing is recorded, and nobody confined.
@@ -94,42 +56,20 @@ impl Request<'_> {
             Some(confined) => confined.undo(error),
             None => error,
         };
-        let grant = Grant { id: settle::random(), of: u32::try_from(units.len()).unwrap_or(u32::MAX) };
+        let grant = settle::grant(units.len());
         let seen = confined.as_ref().map(|_| Seen::only(&units));
         let seen = seen.as_ref().unwrap_or(self.seen);
         let is_confined = confined.is_some();
         let variables = mps::variables(self.context, self.inventory, self.resources, &units);
         let given = Given { inventory: self.inventory, units: &units, seen, is_confined, variables, grant };
-        self.context
-            .check_strict(notes)
-            .and_then(|()| handover.prepare(&given))
-            .and_then(|()| self.recheck(owner))
-            .map_err(undo)?;
+        let handing = Handing { context: self.context, owner, ledger, guard };
+        handing.prepare(&given, handover, notes).map_err(undo)?;
         let cgroup = confined.as_ref().map(Confined::name);
         change.granted = self.assignments(owner, &given, cgroup.as_deref());
-        let stale =
-            change.stale.iter().map(|at| ledger.record().assignments[*at].clone()).collect::<Vec<_>>();
-        guard.iter().for_each(|guard| guard.commits_for(owner.pid));
-        let committed = ledger.commit(&change).map_err(undo)?;
-        guard.into_iter().for_each(Guard::call_off);
-        // Who is replaced by a command cannot say it later.
-        if !handover.outlives_failure() {
-            self.context.note_grant(owner, &change, &stale, notes);
-        }
-        handover.deliver(notes).map_err(|error| {
-            let error = committed.undo(error);
-            if handover.outlives_failure() { undo(error) } else { error }
-        })?;
-        self.context.note_grant(owner, &change, &stale, notes);
-        Ok(())
-    }
-
-    fn recheck(&self, owner: &Owner) -> Result<(), Error> {
-        owner::recheck(&self.context.host, owner)?;
-        if self.context.deadline.has_passed() {
-            return Err(self.context.deadline.error("all that comes before the record is written"));
-        }
-        Ok(())
+        let record = handing.ledger.record();
+        let stale: Vec<_> = change.stale.iter().map(|at| record.assignments[*at].clone()).collect();
+        let note = |notes: &mut Notes| self.context.note_grant(owner, &change, &stale, notes);
+        handing.commit(&change, handover, &undo, &note, notes)
     }
 
     fn confine(

@@ -137,17 +137,17 @@ impl<'a> Isolation<'a> {
     /// What is printed must stay true: whoever counts what it can open counts anew when that changes.
     pub(super) fn check_numbering(&self, print: Print, seen: &Seen) -> Result<(), Error> {
         let is_counted = matches!(print, Print::Word(Word::Index) | Print::Spark);
-        if !is_counted {
-            return Ok(());
-        }
-        if !self.held.is_empty() {
+        // AMD's runtime is told by an index.
+        let is_set = matches!(print, Print::Env | Print::Json);
+        let is_set_by_index = is_set && Vendor::of(&self.inventory.source) == Some(Vendor::Amd);
+        if (is_counted || is_set_by_index) && !self.held.is_empty() {
             return Err(Error::Refused(format!(
                 "pid {} holds devices already, and their indexes would change with more that it can open; ask with \
                  --print uuid (or pci, or host-index)",
                 self.owner.pid
             )));
         }
-        if seen.is_relative(self.inventory) {
+        if is_counted && seen.is_relative(self.inventory) {
             return Err(Error::Usage(
                 "a variable such as CUDA_VISIBLE_DEVICES names devices in the owner's environment that it cannot \
                  open once it is confined, and its runtime would see none; unset it there, or use \

@@ -14,6 +14,7 @@ mod doctor;
 mod eligible;
 mod exec;
 mod grant;
+mod handover;
 mod history;
 mod isolation;
 mod json;
@@ -43,7 +44,10 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use crate::cli::watchdog::{self, Guard};
-use crate::cli::{Command, Common, DEFAULT_COORDINATION_FILE, SourceOptions, Stdout, Surroundings};
+use crate::cli::{
+    Allocation, Command, Common, DEFAULT_COORDINATION_FILE, RequestOptions, SourceOptions, Stdout,
+    Surroundings,
+};
 use crate::config::Config;
 use crate::coordination::place;
 use crate::device::Inventory;
@@ -88,11 +92,8 @@ pub(crate) fn run(
     let done = match command {
         Command::Doctor(options) => return doctor::run(&context, options, notes),
         Command::Check(options) => return check::run(&context, options, notes),
-        Command::Discover(options) => match surroundings.grant.as_deref().filter(|_| !options.more) {
-            Some(grant) => taken::run(&context, grant, &options.allocation, notes),
-            None => allocate::run(&context, Form::Discover, &options.allocation, notes),
-        },
-        Command::Allocate(options) => allocate::run(&context, Form::Allocate, &options.allocation, notes),
+        Command::Discover(options) => ask(&context, Form::Discover, &options.allocation, notes),
+        Command::Allocate(options) => ask(&context, Form::Allocate, &options.allocation, notes),
         Command::Exec(options) => exec::run(&context, options, notes),
         Command::DeallocateAll(options) => deallocate_all::run(&context, options, notes),
         Command::Release(options) => by_hand::release(&context, &options.by_hand, notes),
@@ -105,7 +106,20 @@ pub(crate) fn run(
     done.map(|()| Exit::Success).inspect_err(|error| context.note_early_refusal(command, error))
 }
 
+/// Who asks inside of `exec` is answered out of what `exec` was given.
+fn ask(context: &Context<'_>, form: Form, options: &Allocation, notes: &mut Notes) -> Result<(), Error> {
+    match context.grant(&options.request).filter(|_| !options.no_coordination) {
+        Some(grant) => taken::run(context, form, grant, options, notes),
+        None => allocate::run(context, form, options, notes),
+    }
+}
+
 impl Context<'_> {
+    /// The grant of the `exec` that we run inside of, unless others are wanted beside it.
+    fn grant(&self, options: &RequestOptions) -> Option<&str> {
+        self.surroundings.grant.as_deref().filter(|_| !options.more)
+    }
+
     /// With `--strict` a warning is an error, and there is no answer.
     fn check_strict(&self, notes: &Notes) -> Result<(), Error> {
         match notes.warnings.first().filter(|_| self.is_strict) {

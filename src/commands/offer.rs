@@ -7,7 +7,7 @@ use super::kin::Kin;
 use super::queue::Queue;
 use super::request::Request;
 use crate::assignment::Owner;
-use crate::cli::{Exec, Print, Word};
+use crate::cli::{Exec, Print};
 use crate::device::{Inventory, Unit};
 use crate::error::Error;
 use crate::notes::Notes;
@@ -50,7 +50,7 @@ impl Offer {
             keeps_rights: becoming.account().is_none_or(|account| account.uid == 0),
             is_passed_on: true,
             queue,
-            print: Print::Word(Word::Uuid),
+            print: Print::Env,
             inventory,
             resources,
             seen,

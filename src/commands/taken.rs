@@ -4,19 +4,19 @@
 use std::collections::BTreeSet;
 
 use super::allocate::find_owner;
+use super::answer::Answer;
+use super::handover::{Given, Handing};
 use super::judged::Judged;
-use super::told::Told;
-use super::{Context, answer, eligible};
+use super::{Context, eligible};
 use crate::assignment::{Assignment, Grant, Origin, Owner, Record, Standing};
 use crate::cgroup::Group;
 use crate::cli::{Allocation, Cgroup, RequestOptions};
 use crate::coordination::ledger::Ledger;
-use crate::coordination::plan::Change;
 use crate::coordination::settle;
 use crate::device::{Inventory, Unit};
 use crate::error::Error;
 use crate::host::Host;
-use crate::host::owner::{self, Form};
+use crate::host::owner::Form;
 use crate::notes::Notes;
 use crate::policy::{self, Occupancy};
 use crate::sharing::Resources;
@@ -24,6 +24,7 @@ use crate::visible::Seen;
 
 pub(super) fn run(
     context: &Context<'_>,
+    form: Form,
     grant: &str,
     options: &Allocation,
     notes: &mut Notes,
@@ -42,10 +43,10 @@ pub(super) fn run(
         ))
     };
     let id = id(grant).ok_or_else(unknown)?;
-    let requester = find_owner(context, Form::Discover, options, notes)?;
+    let requester = find_owner(context, form, options, notes)?;
     let (inventory, resources) = context.inventory(&asked.source, notes)?;
     let seen = eligible::seen(context, asked, options.owner.owner, &inventory, notes);
-    let _guard = context.guard(path);
+    let guard = context.guard(path);
     context.check_place(path, notes)?;
     let ledger = Ledger::open_existing(&context.host, path, requester.uid, context.deadline)?;
     let ledger = ledger.ok_or_else(unknown)?;
@@ -62,18 +63,25 @@ pub(super) fn run(
     let seen = passing.limit(asked, (&inventory, &resources), seen, is_confined)?;
     passing.units.truncate(passing.count(asked.amount)?);
     let units: Vec<Unit> = passing.units.iter().map(|(_, unit)| *unit).collect();
-    let told = Told { inventory: &inventory, units: &units, seen: &seen, is_confined, variables: &[] };
-    let answer = answer::text(&told, options.print)?;
-    let granted = passing.granted(record, id, &requester, is_confined);
-    let mut change = Change { granted, ..judged.change(None, false) };
-    change.stale.extend(passing.left);
-    owner::recheck(&context.host, &requester)?;
-    context.check_strict(notes)?;
+    let grant = settle::grant(units.len());
+    let origin = Origin { grant: id, is_taken: true };
+    let mut change = judged.change(Some(&inventory), false);
+    change.granted = passing.granted(record, (origin, grant), &requester, is_confined);
+    change.stale.extend(&passing.left);
+    let given = Given {
+        inventory: &inventory,
+        units: &units,
+        seen: &seen,
+        is_confined,
+        variables: Vec::new(),
+        grant,
+    };
     super::block_signals();
-    let committed = ledger.commit(&change)?;
-    context.stdout.write(&answer, context.deadline).map_err(|error| committed.undo(error))?;
-    context.note_taken(&requester, &change, notes);
-    Ok(())
+    let mut answer = Answer::new(context, options.print);
+    let handing = Handing { context, owner: &requester, ledger, guard };
+    handing.prepare(&given, &mut answer, notes)?;
+    let note = |notes: &mut Notes| context.note_taken(&requester, &change, notes);
+    handing.commit(&change, &mut answer, &|error| error, &note, notes)
 }
 
 /// As `exec` has told it.
@@ -192,15 +200,19 @@ impl<'a> Passing<'a> {
     }
 
     /// The lines of whoever asks, beside those of `exec`: the units are held while one of the two lives.
-    fn granted(&self, record: &Record, id: u64, requester: &Owner, is_confined: bool) -> Vec<Assignment> {
-        let of = u32::try_from(self.units.len()).unwrap_or(u32::MAX);
-        let grant = Some(Grant { id: settle::random(), of });
-        let origin = Some(Origin { grant: id, is_taken: true });
+    fn granted(
+        &self,
+        record: &Record,
+        (origin, grant): (Origin, Grant),
+        requester: &Owner,
+        is_confined: bool,
+    ) -> Vec<Assignment> {
         let line = |(position, _): &(usize, Unit)| {
             let line = &record.assignments[*position];
             let cgroup = line.cgroup.clone().filter(|_| is_confined);
             let since = settle::now();
-            Assignment { owner: requester.clone(), grant, since, cgroup, origin, ..line.clone() }
+            let (owner, grant, origin) = (requester.clone(), Some(grant), Some(origin));
+            Assignment { owner, grant, since, cgroup, origin, ..line.clone() }
         };
         self.units.iter().map(line).collect()
     }

@@ -57,8 +57,13 @@ fn written_anew(line: &Assignment, owner: Owner, identity: Identity) -> Assignme
     Assignment { owner, identity, grant, ..line.clone() }
 }
 
+/// A new grant of so many lines.
+pub(crate) fn grant(lines: usize) -> Grant {
+    Grant { id: random(), of: u32::try_from(lines).unwrap_or(u32::MAX) }
+}
+
 /// 64 random bits: the standard library's hash keys are seeded by the kernel.
-pub(crate) fn random() -> u64 {
+fn random() -> u64 {
     std::collections::hash_map::RandomState::new().hash_one(SystemTime::now())
 }
 

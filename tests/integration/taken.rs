@@ -179,14 +179,39 @@ fn those_that_ask_at_once_are_given_different_units() {
 
 #[test]
 fn more_is_a_grant_of_its_own() {
-    let (host, owner) = (Sandbox::with_gpus(3), Process::start());
+    let (host, owner) = (Sandbox::with_gpus(4), Process::start());
     let (running, grant) = given(&host, "1");
-    answers(&host, &grant, "1 --enable-coordination-mode --more", &owner, "1\n");
+    answers(&host, &grant, "1 --more", &owner, "1\n");
+    answers(&host, &grant, "allocate 1 --more", &owner, "2\n");
+    answers(&host, &grant, "1 --more --no-coordination", &owner, "0\n");
     answers(&host, &grant, "1", &owner, "0\n");
-    assert_eq!(host.holders(), sorted(&[(0, running.pid())], &[(0, owner.pid()), (1, owner.pid())]));
-    drop(running);
-    answers(&host, &grant, "allocate 1", &owner, "2\n");
+    let of_owner = [(0, owner.pid()), (1, owner.pid()), (2, owner.pid())];
+    assert_eq!(host.holders(), sorted(&[(0, running.pid())], &of_owner));
     refuses(&host, &grant, "1", &owner, 1, &short("1 unit", 1, 0));
+    drop(running);
+    refuses(&host, &grant, "allocate 1", &owner, 1, &short("1 unit", 1, 0));
+    answers(&host, &grant, "allocate 1 --more", &owner, "3\n");
+}
+
+/// What `exec` sets names its own units, which are not those that are meant.
+#[test]
+fn more_is_not_what_exec_has_set_its_variables_to() {
+    let host = Sandbox::with_gpus(5);
+    let asks = "exec setsid -w sh -c 'gpu-coord 1 --more; gpu-coord allocate 1; \
+        gpu-coord allocate 1 --more --print uuid; gpu-coord allocate 1 --no-coordination --print host-index; \
+        gpu-coord exec 1 --more -- sh -c \"echo \\$CUDA_VISIBLE_DEVICES\"; exit $?'";
+    let said = format!("2\n0\n{UUID}3\n0\n{UUID}4\n");
+    assert_eq!(Running::start(script(&host, "2", asks)).end(), answer(&said));
+}
+
+#[test]
+fn an_exec_inside_of_another_says_what_to_do() {
+    let host = Sandbox::with_gpus(2);
+    let problem = "gpu-coord: `gpu-coord exec` inside of another passes no units on: ask with `gpu-coord AMOUNT`, or \
+        add --more for units beside those of the other\n";
+    let asks = "gpu-coord exec 0 -- true; gpu-coord exec 1 -- true";
+    let ended = (End::Exit(2), String::new(), problem.to_owned());
+    assert_eq!(Running::start(script(&host, "1", asks)).end(), ended);
 }
 
 /// The asker counts what `exec` has set in its environment.

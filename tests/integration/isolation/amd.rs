@@ -39,6 +39,13 @@ fn both_nodes_of_the_others_are_denied_and_no_display() {
         let line = format!("allocate 1 --cgroup={}", version.word());
         assert_eq!(owner.runs(&line), (0, "0\n".to_owned(), String::new()));
         assert_eq!(owner.reach(), "++--++", "{version:?}");
+        for print in ["index", "env", "json", "spark"] {
+            let (code, stdout, stderr) = owner.runs(&format!("{line} --print {print}"));
+            assert!(
+                code == 6 && stdout.is_empty() && stderr.contains("their indexes would change"),
+                "{stderr}"
+            );
+        }
         assert_eq!(
             owner.runs(&format!("{line} --print pci")),
             (0, "0000:23:00.0\n".to_owned(), String::new())

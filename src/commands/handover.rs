@@ -1,0 +1,100 @@
+//! From the decision to the owner: what can fail, the commit, and the answer while the lock is held.
+
+use super::Context;
+use super::told::Told;
+use crate::assignment::{Grant, Owner};
+use crate::cli::watchdog::Guard;
+use crate::coordination::ledger::Ledger;
+use crate::coordination::plan::Change;
+use crate::device::{Inventory, Unit};
+use crate::error::Error;
+use crate::host::owner;
+use crate::notes::Notes;
+use crate::visible::Seen;
+
+/// What was given.
+pub(super) struct Given<'a> {
+    pub(super) inventory: &'a Inventory,
+    pub(super) units: &'a [Unit],
+    /// How the owner counts from now on.
+    pub(super) seen: &'a Seen,
+    /// Whether it can open these units alone.
+    pub(super) is_confined: bool,
+    /// What else its runtime is to be told.
+    pub(super) variables: Vec<(&'static str, String)>,
+    pub(super) grant: Grant,
+}
+
+impl Given<'_> {
+    /// What of it concerns the owner.
+    pub(super) fn told(&self) -> Told<'_> {
+        let Given { inventory, units, seen, is_confined, ref variables, .. } = *self;
+        Told { inventory, units, seen, is_confined, variables }
+    }
+}
+
+/// The way from the record to the owner.
+pub(super) trait Handover {
+    /// All that can fail before anything is recorded.
+    fn prepare(&mut self, given: &Given<'_>) -> Result<(), Error>;
+
+    /// The units are recorded, and the lock is held still: what was not handed over is not recorded when the
+    /// next caller reads. `notes`: what is to be said, if it is not said later.
+    fn deliver(&mut self, notes: &Notes) -> Result<(), Error>;
+
+    /// Whether the owner goes on after a failure, and is to be as it was before.
+    fn outlives_failure(&self) -> bool {
+        true
+    }
+}
+
+/// What is about to be recorded, and for whom.
+pub(super) struct Handing<'a> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) owner: &'a Owner,
+    pub(super) ledger: Ledger,
+    pub(super) guard: Option<Guard>,
+}
+
+impl Handing<'_> {
+    /// All that can fail before anything is recorded.
+    pub(super) fn prepare(
+        &self,
+        given: &Given<'_>,
+        handover: &mut dyn Handover,
+        notes: &Notes,
+    ) -> Result<(), Error> {
+        self.context.check_strict(notes)?;
+        handover.prepare(given)?;
+        owner::recheck(&self.context.host, self.owner)?;
+        if self.context.deadline.has_passed() {
+            return Err(self.context.deadline.error("the looks at devices, owners and control groups"));
+        }
+        Ok(())
+    }
+
+    /// Records the change and hands over, or neither. `undo` takes back what was done for the owner before; `note`
+    /// writes the history.
+    pub(super) fn commit(
+        self,
+        change: &Change,
+        handover: &mut dyn Handover,
+        undo: &dyn Fn(Error) -> Error,
+        note: &dyn Fn(&mut Notes),
+        notes: &mut Notes,
+    ) -> Result<(), Error> {
+        self.guard.iter().for_each(|guard| guard.commits_for(self.owner.pid));
+        let committed = self.ledger.commit(change).map_err(undo)?;
+        self.guard.into_iter().for_each(Guard::call_off);
+        // Who is replaced by a command cannot say it later.
+        if !handover.outlives_failure() {
+            note(notes);
+        }
+        handover.deliver(notes).map_err(|error| {
+            let error = committed.undo(error);
+            if handover.outlives_failure() { undo(error) } else { error }
+        })?;
+        note(notes);
+        Ok(())
+    }
+}
