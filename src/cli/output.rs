@@ -106,7 +106,8 @@ pub(super) fn write_all(stream: BorrowedFd, mut rest: &[u8], deadline: Deadline)
         let chunk = &rest[..rest.len().min(libc::PIPE_BUF)];
         match nix::unistd::write(stream, chunk) {
             Ok(written) => rest = &rest[written..],
-            // EAGAIN: the parent made the stream non-blocking, and another writer was faster.
+            // EAGAIN: the parent made the stream non-blocking, and another writer was faster, perhaps for ever.
+            Err(Errno::EINTR | Errno::EAGAIN) if deadline.has_passed() => return Err(late(deadline)),
             Err(Errno::EINTR | Errno::EAGAIN) => {}
             Err(errno) => return Err(output(errno)),
         }
@@ -119,12 +120,16 @@ fn wait(stream: BorrowedFd, deadline: Deadline) -> Result<(), Error> {
     loop {
         let mut polled = [PollFd::new(stream, PollFlags::POLLOUT)];
         match poll(&mut polled, timeout(deadline)) {
-            Ok(0) if deadline.has_passed() => return Err(deadline.error("the reader of standard output")),
+            Ok(0) if deadline.has_passed() => return Err(late(deadline)),
             Ok(0) | Err(Errno::EINTR) => {}
             Ok(_) => return verdict(polled[0].revents().unwrap_or(PollFlags::empty())).map_err(output),
             Err(errno) => return Err(output(errno)),
         }
     }
+}
+
+fn late(deadline: Deadline) -> Error {
+    deadline.error("the reader of standard output")
 }
 
 /// A pipe that nobody reads, and a socket whose peer is gone, poll as writable too.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::Context;
 use super::judged::Judged;
 use super::remains::Remains;
-use crate::assignment::{Assignment, Record, Standing};
+use crate::assignment::{Assignment, Owner, Record, Standing};
 use crate::cgroup::Group;
 use crate::cli::DeallocateAll;
 use crate::coordination::ledger::Ledger;
@@ -41,6 +41,7 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     let judged = Judged::new(host, record, ledger.facts(), None);
     let standing = |position: usize| judged.standing(position);
     let released = of(host, record, found, &standing);
+    check_known(record, found)?;
     super::block_signals();
     let released = undo_groups(context, record, released, &standing, notes)?;
     undo_unrecorded(context, record, found)?;
@@ -146,6 +147,33 @@ fn of(host: &Host, record: &Record, found: &Found, standing: &dyn Fn(usize) -> S
         }
     };
     (0..record.assignments.len()).filter(is_theirs).collect()
+}
+
+/// Nothing would be given back in silence, if what the record has to tell a process by cannot be read here.
+fn check_known(record: &Record, found: &Found) -> Result<(), Error> {
+    let Found::Owner(owner) = found else { return Ok(()) };
+    let may_be =
+        |line: &&Assignment| !line.is_the_scripts() && !line.owner.is(owner) && may_be(owner, &line.owner);
+    match record.assignments.iter().find(may_be) {
+        None => Ok(()),
+        Some(line) => Err(Error::Owner(format!(
+            "index {} is recorded for a process with pid {}, and it cannot be told whether it is this one, since \
+             this boot's id, its pid namespace or its start cannot be read in /proc; run it where they can, or end \
+             the process, whose units are free then",
+            line.index, owner.pid
+        ))),
+    }
+}
+
+/// Whether all that is known of the owner is what was recorded, and something is not known.
+fn may_be(owner: &Owner, recorded: &Owner) -> bool {
+    fn agrees<T: PartialEq>(known: &Option<T>, recorded: &Option<T>) -> bool {
+        known.is_none() || known == recorded
+    }
+    owner.pid == recorded.pid
+        && agrees(&owner.start, &recorded.start)
+        && agrees(&owner.boot, &recorded.boot)
+        && agrees(&owner.pid_namespace, &recorded.pid_namespace)
 }
 
 /// The pid is one of this pid namespace.

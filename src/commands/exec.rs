@@ -43,6 +43,7 @@ fn owner(context: &Context<'_>, account: Option<&Account>) -> Result<Owner, Erro
     let unknown =
         || Error::Owner("gpu-coord cannot find itself in /proc, which is of another host".to_owned());
     let own = owner::of(&context.host, std::process::id()).filter(|_| context.host.is_here());
+    context.host.check_read()?;
     let own = own.ok_or_else(unknown)?;
     Ok(Owner { uid: account.map(|account| account.uid).or(own.uid), ..own })
 }

@@ -82,6 +82,7 @@ impl Reclaimer<'_> {
         let done = done + &self.gone(record, &change);
         let is_idle = change.stale.is_empty() && change.settled.is_empty() && change.gone.is_empty();
         let stale: Vec<Assignment> = change.stale.iter().map(|at| record.assignments[*at].clone()).collect();
+        self.host.check_read()?;
         if !self.is_dry && !is_idle {
             super::block_signals();
             ledger.commit(&change)?;

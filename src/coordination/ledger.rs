@@ -13,7 +13,7 @@
 //! Not here: whether an owner is alive (`host`), and who is given what (`policy`).
 
 use std::fs::{File, Metadata};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::mem::ManuallyDrop;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use crate::assignment::Record;
+use crate::assignment::{Assignment, Record};
 use crate::coordination::file::Access;
 use crate::coordination::plan::{self, Change};
 use crate::coordination::text::Text;
@@ -58,6 +58,8 @@ pub(crate) struct Committed {
     undo: Vec<plan::Write>,
     /// Of the owner that was granted something.
     pid: Option<u32>,
+    /// The ids of what it was granted.
+    grants: Vec<u64>,
 }
 
 /// What the coordination file says, read without the right to change it.
@@ -134,8 +136,10 @@ impl Ledger {
     pub(crate) fn commit(self, change: &Change) -> Result<Committed, Error> {
         let plan = plan::plan(&self.text, change, self.is_outdated);
         let passed = change.passed.iter().map(|(_, passed)| passed);
-        let pid = change.granted.iter().chain(passed).next().map(|given| given.owner.pid);
-        let committed = Committed { ledger: self, undo: plan.undo, pid };
+        let given = || change.granted.iter().chain(passed.clone());
+        let pid = given().next().map(|given| given.owner.pid);
+        let grants = given().filter_map(|given| given.grant).map(|grant| grant.id).collect();
+        let committed = Committed { ledger: self, undo: plan.undo, pid, grants };
         let ledger = &committed.ledger;
         ledger.put(&plan.clear)?;
         if let Err(error) = ledger.grow(&plan.growth) {
@@ -153,6 +157,8 @@ impl Ledger {
         if !(change.granted.is_empty() && change.passed.is_empty() && change.queued.is_none()) {
             return Err(error);
         }
+        // What is written with it would be appended.
+        self.set_append(false).map_err(Error::io("write to", &self.path))?;
         let released = Change { released: change.released.clone(), ..Change::default() };
         self.put(&plan::plan(&self.text, &released, false).fill)
     }
@@ -208,11 +214,21 @@ impl Committed {
     /// Takes the grant back, since it could not be handed over for the reason `error`.
     pub(crate) fn undo(self, error: Error) -> Error {
         match (self.ledger.put(&self.undo), self.pid) {
-            (Err(problem), Some(pid)) => {
+            (Err(problem), Some(pid)) if self.may_be_recorded() => {
                 Error::NotUndone { pid, problem: format!("{}, and {}", error.chain(), problem.chain()) }
             }
             _ => error,
         }
+    }
+
+    /// Whether any of it holds, or it cannot be told. It does not if the write that failed was one before the last:
+    /// that alone makes a grant hold.
+    fn may_be_recorded(&self) -> bool {
+        let mut bytes = Vec::new();
+        let file = &self.ledger.file;
+        let read = (&*file).rewind().and_then(|()| file.take(LARGEST).read_to_end(&mut bytes));
+        let is_ours = |line: &Assignment| line.grant.is_some_and(|grant| self.grants.contains(&grant.id));
+        read.is_err() || Text::read(bytes).record.assignments.iter().any(is_ours)
     }
 }
 

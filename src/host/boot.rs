@@ -62,7 +62,8 @@ impl Host {
     fn read_boot_id(&self) -> Option<String> {
         let path = Path::new("proc/sys/kernel/random/boot_id");
         let is_covered = self.mounts()?.list.iter().any(|mount| mount.point.ends_with(path));
-        let text = file::read_text(self.proc("sys/kernel/random/boot_id")).ok()?;
+        let boot_id = self.proc("sys/kernel/random/boot_id");
+        let text = self.noted(&boot_id, file::read_text(&boot_id))?;
         parse_boot_id(&text).filter(|_| !is_covered)
     }
 

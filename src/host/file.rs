@@ -32,7 +32,12 @@ pub(crate) fn read_piece(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 fn begin(path: impl AsRef<Path>) -> io::Result<(File, Vec<u8>)> {
     let mut file = File::open(path)?;
     let mut page = [0; USUAL];
-    let length = file.read(&mut page)?;
+    let length = loop {
+        match file.read(&mut page) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => break read?,
+        }
+    };
     Ok((file, page[..length].to_vec()))
 }
 

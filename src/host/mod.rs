@@ -28,6 +28,7 @@ pub(crate) mod wrapper;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -35,6 +36,8 @@ use std::time::SystemTime;
 
 use mounts::Mounts;
 use process::{Process, Status};
+
+use crate::error::Error;
 
 /// A host, named by the directory below which its `/proc`, `/sys` and `/dev` are.
 #[derive(Clone, Debug)]
@@ -55,6 +58,8 @@ struct Findings {
     boot_id: OnceLock<Option<String>>,
     began: OnceLock<Option<SystemTime>>,
     mounts: OnceLock<Option<Mounts>>,
+    /// What could not be read, and would be read another time.
+    unread: OnceLock<(PathBuf, i32)>,
     processes: RefCell<HashMap<u32, Process>>,
     statuses: RefCell<HashMap<u32, Status>>,
 }
@@ -67,6 +72,27 @@ impl Host {
     /// Whether this is the host that the program runs on, so that system calls speak of it too.
     pub(crate) fn is_here(&self) -> bool {
         self.root == Path::new("/")
+    }
+
+    /// What was read at `path`, if that could be. What is not there, or not for us, is so the next time as well; any
+    /// other failure is this run's alone, and kept for [`Host::check_read`].
+    fn noted<T>(&self, path: &Path, result: io::Result<T>) -> Option<T> {
+        const PASSING: [i32; 6] =
+            [libc::EAGAIN, libc::EINTR, libc::EIO, libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+        let passing = |error: &io::Error| error.raw_os_error().filter(|errno| PASSING.contains(errno));
+        if let Some(errno) = result.as_ref().err().and_then(passing) {
+            let _ = self.found.unread.set((path.to_owned(), errno));
+        }
+        result.ok()
+    }
+
+    /// Fails if it is not known in which boot and namespace we are, and the next run would know. Whoever is recorded
+    /// without could not be told from others, and whoever was recorded with could not be found.
+    pub(crate) fn check_read(&self) -> Result<(), Error> {
+        match self.found.unread.get() {
+            None => Ok(()),
+            Some((path, errno)) => Err(Error::io("read", path)(io::Error::from_raw_os_error(*errno))),
+        }
     }
 
     /// A path below the root.

@@ -175,7 +175,8 @@ impl Host {
     }
 
     fn mounts_of(&self, process: &str) -> Option<Mounts> {
-        file::read(self.proc(process).join("mountinfo")).ok().map(|mountinfo| parse(&mountinfo))
+        let path = self.proc(process).join("mountinfo");
+        self.noted(&path, file::read(&path)).map(|mountinfo| parse(&mountinfo))
     }
 }
 

@@ -43,7 +43,9 @@ impl Host {
             match namespace {
                 Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => None,
                 Some(Ok(namespace)) => Some(namespace),
-                None | Some(Err(_)) => self.namespace_of("self", "pid").ok(),
+                None | Some(Err(_)) => {
+                    self.noted(&self.proc("self/ns/pid"), self.namespace_of("self", "pid"))
+                }
             }
         })
     }
@@ -97,14 +99,15 @@ impl Host {
         *self.found.time_offset.get_or_init(|| {
             let own = match self.namespace_of("self", "time") {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(0),
-                own => own.ok()?,
+                own => self.noted(&self.proc("self/ns/time"), own)?,
             };
             if own == INITIAL_TIME {
                 return Some(0);
             }
             // The file is of the namespace that our children would get.
             let is_of_own = self.namespace_of("self", "time_for_children").is_ok_and(|next| next == own);
-            let offsets = file::read_text(self.proc("self/timens_offsets")).ok().filter(|_| is_of_own)?;
+            let path = self.proc("self/timens_offsets");
+            let offsets = self.noted(&path, file::read_text(&path)).filter(|_| is_of_own)?;
             parse_offset(&offsets, ticks_per_second())
         })
     }

@@ -87,7 +87,7 @@ pub(crate) fn find(
     let parent = parent(host)?;
     let is_wrapped = form == Form::Discover && wrapper::is_one(host, &parent);
     let process = if is_wrapped { wrapper::behind(host, parent, notes) } else { parent };
-    Ok(Found::Owner(as_owner(host, &process)))
+    as_owner(host, &process).map(Found::Owner)
 }
 
 /// Fails unless the owner is still the process that it was: pids are reused.
@@ -112,7 +112,7 @@ fn named(host: &Host, form: Form, pid: u32, option: &str) -> Result<Found, Error
         Some(process) if process.is_dead() && form == Form::DeallocateAll => return Ok(Found::Gone(pid)),
         Some(process) if process.is_dead() => "has exited (it is a zombie)",
         Some(_) if host.is_thread(pid)? => "is a thread and not a process",
-        Some(process) => return Ok(Found::Owner(as_owner(host, &process))),
+        Some(process) => return as_owner(host, &process).map(Found::Owner),
     };
     Err(Error::Usage(format!("{option}: pid {pid} {problem}; name the process that holds the units")))
 }
@@ -169,21 +169,22 @@ fn parent_pid(host: &Host) -> Result<u32, Error> {
     own.map(|own| own.parent).ok_or_else(|| Error::File { path, problem: problem.to_owned() })
 }
 
-fn as_owner(host: &Host, process: &Process) -> Owner {
-    Owner {
+fn as_owner(host: &Host, process: &Process) -> Result<Owner, Error> {
+    let owner = Owner {
         pid: process.pid,
         start: process.start,
         boot: host.boot_id().map(str::to_owned),
         pid_namespace: host.pid_namespace(),
         uid: host.uid(process.pid),
-    }
+    };
+    host.check_read().map(|()| owner)
 }
 
-/// The living process `pid` as an owner; `None` if it has ended, or cannot be told from a later one.
+/// The living process `pid` as an owner; `None` if it has ended, or cannot be told from others.
 pub(crate) fn of(host: &Host, pid: u32) -> Option<Owner> {
     let process = host.known_process(pid).ok()??;
     let is_known = process.start.is_some() && !process.is_dead();
-    is_known.then(|| as_owner(host, &process))
+    as_owner(host, &process).ok().filter(|_| is_known)
 }
 
 #[cfg(test)]

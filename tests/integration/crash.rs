@@ -11,13 +11,8 @@ use nix::sys::signal::Signal;
 
 use crate::record::{assert_sound, is_alive, of_the_living, units_of};
 use crate::running::{End, ending_signals};
-use crate::scene::Scene;
+use crate::scene::{Scene, units};
 use crate::strace::{self, Call};
-
-/// `0,1\n` as a set.
-fn units(answer: &str) -> BTreeSet<u32> {
-    answer.trim_end().split(',').filter(|word| !word.is_empty()).map(|word| word.parse().unwrap()).collect()
-}
 
 /// Runs the command from the same file with a signal at this call. What it printed is given back, if it was let end.
 fn run_with(scene: &Scene, signal: Signal, call: &Call, line: &str) -> (End, String) {

@@ -16,6 +16,7 @@ mod doctor;
 mod exec;
 mod executable;
 mod fake_nvml;
+mod faults;
 mod files;
 mod handover;
 mod hanging;

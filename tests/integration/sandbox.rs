@@ -146,14 +146,18 @@ pub(crate) fn install(path: &Path) {
     assert!(status.success(), "install failed");
 }
 
-/// Says aloud that a test did not run: what `eprintln!` prints is shown only if the test fails. Where the
-/// variable `NOTHING_SKIPS` is set, as in CI, the test fails.
-#[track_caller]
+/// Says something aloud: what `eprintln!` prints is shown only if the test fails.
 #[expect(clippy::explicit_write, reason = "the test harness captures what eprintln! prints")]
+pub(crate) fn show(text: &str) {
+    writeln!(std::io::stderr(), "{text}").unwrap();
+}
+
+/// Says aloud that a test did not run. Where the variable `NOTHING_SKIPS` is set, as in CI, the test fails.
+#[track_caller]
 #[expect(clippy::disallowed_methods, reason = "it is the tests' variable, and not the program's")]
 pub(crate) fn skip(test: &str, why: &str) {
     assert!(std::env::var_os("NOTHING_SKIPS").is_none(), "{test} would be skipped: {why}");
-    writeln!(std::io::stderr(), "SKIPPED {test}: {why}").unwrap();
+    show(&format!("SKIPPED {test}: {why}"));
 }
 
 /// For tests that only root can run.

@@ -183,3 +183,8 @@ impl Scene {
         assert!(held.iter().all(is_alive), "{call:?}: what the dead left is taken over or freed: {held:?}");
     }
 }
+
+/// `0,1\n` as a set.
+pub(crate) fn units(answer: &str) -> BTreeSet<u32> {
+    answer.trim_end().split(',').filter(|word| !word.is_empty()).map(|word| word.parse().unwrap()).collect()
+}

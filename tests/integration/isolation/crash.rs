@@ -13,8 +13,8 @@ use super::container::Container;
 use crate::running::{End, Running};
 use crate::strace::{self, Call};
 
-/// The calls of a run that goes well.
-fn calls(scene: &Container, line: &str) -> Vec<Call> {
+/// The calls of a run that goes well, from the first that names the file.
+pub(super) fn calls(scene: &Container, line: &str) -> Vec<Call> {
     let log = scene.stage.sandbox.path().join("log");
     let output = scene.traced(&["-o", log.to_str().unwrap()], line).output().unwrap();
     assert!(output.status.success(), "{output:?}");

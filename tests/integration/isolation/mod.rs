@@ -12,6 +12,7 @@ mod crash;
 mod descendants;
 mod dying;
 mod exec;
+mod faults;
 mod foreign;
 mod handed;
 mod mig;
