@@ -51,6 +51,7 @@ pub(super) fn drain(
     let change =
         Change { drained: hand.whole_units().iter().map(drained).collect(), undrained, ..Change::default() };
     let drained = change.drained.clone();
+    context.check_strict(notes)?;
     hand.commit(ledger, change)?;
     context.note_drained(&drained, notes);
     Ok(())
@@ -65,6 +66,7 @@ pub(super) fn undrain(context: &Context<'_>, options: &ByHand, notes: &mut Notes
         Some(ledger) if !undrained.is_empty() => {
             let drained: Vec<Drained> =
                 undrained.iter().map(|at| ledger.record().drained[*at].clone()).collect();
+            context.check_strict(notes)?;
             hand.commit(ledger, Change { undrained, ..Change::default() })?;
             context.note_undrained(&drained, notes);
             Ok(())
@@ -111,11 +113,12 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();
     notes.detail(format!("{} released", policy::units(released.len() as u128)));
     change.released = released;
+    context.check_strict(notes)?;
     super::block_signals();
     ledger.commit(&change)?;
     context.note_by_hand(&given_back, notes);
     let line = |line: &Assignment| format!("released index {} of pid {}\n", line.index, line.owner.pid);
-    context.stdout.write(&given_back.iter().map(line).collect::<String>(), context.deadline)
+    context.print(&given_back.iter().map(line).collect::<String>(), notes)
 }
 
 /// What keeps a unit is told, if it is no owner.

@@ -37,7 +37,7 @@ pub(super) fn run(context: &Context<'_>, options: &Check, notes: &mut Notes) -> 
         text += &check::lines(path, &findings);
     }
     let is_right = text.is_empty();
-    context.stdout.write(if is_right { "OK\n" } else { &text }, context.deadline)?;
+    context.print(if is_right { "OK\n" } else { &text }, notes)?;
     Ok(if is_right { Exit::Success } else { Exit::NotEnough })
 }
 

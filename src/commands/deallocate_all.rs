@@ -42,6 +42,7 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     let standing = |position: usize| judged.standing(position);
     let released = of(host, record, found, &standing);
     check_known(record, found)?;
+    context.check_strict(notes)?;
     super::block_signals();
     let released = undo_groups(context, record, released, &standing, notes)?;
     undo_unrecorded(context, record, found)?;

@@ -20,6 +20,7 @@ pub(super) fn run(context: &Context<'_>, options: &Exec, notes: &mut Notes) -> R
     }
     if asked.amount == 0 {
         becoming.sees_nothing();
+        context.check_strict(notes)?;
         return becoming.become_it(notes).map(|never| match never {});
     }
     if context.grant(asked).is_some() {

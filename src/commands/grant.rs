@@ -43,12 +43,14 @@ impl Request<'_> {
         let Decision { units, mut change, isolation } = self.decide(owner, &ledger, notes)?;
         let units = match (units, self.queue) {
             (Err(error), Some(queue)) => {
+                self.context.check_strict(notes)?;
                 let waiter = queue::waiter(owner, self.options.amount, self.units, self.inventory);
                 queue.enter(ledger, change, waiter)?;
                 return Err(error);
             }
             (units, _) => units?,
         };
+        self.context.check_strict(notes)?;
         // From here on a signal must not part what is done from what is recorded and handed over.
         super::block_signals();
         let confined = self.confine(isolation, &units, notes)?;

@@ -83,18 +83,23 @@ impl Handing<'_> {
         note: &dyn Fn(&mut Notes),
         notes: &mut Notes,
     ) -> Result<(), Error> {
-        self.guard.iter().for_each(|guard| guard.commits_for(self.owner.pid));
-        let committed = self.ledger.commit(change).map_err(undo)?;
-        self.guard.into_iter().for_each(Guard::call_off);
-        // Who is replaced by a command cannot say it later.
-        if !handover.outlives_failure() {
+        let Handing { context, owner, ledger, guard } = self;
+        guard.iter().for_each(|guard| guard.commits_for(owner.pid));
+        let committed = ledger.commit(change).map_err(undo)?;
+        guard.into_iter().for_each(Guard::call_off);
+        // Who is replaced by a command cannot say it later; nor is there an answer where a warning of it is an error.
+        let is_noted_before = !handover.outlives_failure() || context.is_strict;
+        if is_noted_before {
             note(notes);
         }
-        handover.deliver(notes).map_err(|error| {
+        let delivered = context.check_strict(notes).and_then(|()| handover.deliver(notes));
+        delivered.map_err(|error| {
             let error = committed.undo(error);
             if handover.outlives_failure() { undo(error) } else { error }
         })?;
-        note(notes);
+        if !is_noted_before {
+            note(notes);
+        }
         Ok(())
     }
 }

@@ -103,6 +103,8 @@ pub(crate) fn run(
         Command::Status(options) => status::run(&context, options, notes),
         Command::Devices(options) => devices::run(&context, options, notes),
     };
+    // What is found out only by doing it was not known to any check before.
+    let done = done.and_then(|()| context.check_strict(notes));
     done.map(|()| Exit::Success).inspect_err(|error| context.note_early_refusal(command, error))
 }
 

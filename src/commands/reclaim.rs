@@ -41,7 +41,7 @@ pub(super) fn run(context: &Context<'_>, options: &Reclaim, notes: &mut Notes) -
         done += &reclaimer.reclaim(ledger, notes)?;
     }
     done += &groups(&context.host, &named, options.dry_run, notes);
-    context.stdout.write(&done, context.deadline)
+    context.print(&done, notes)
 }
 
 struct Reclaimer<'a> {
@@ -64,8 +64,9 @@ impl Reclaimer<'_> {
         let standing = |position: usize| judged.standing(position);
         let mut change = judged.change(Some(self.inventory), true);
         let remains = Remains::of(self.host, record, &standing);
+        self.context.check_strict(notes)?;
         let kin = Kin::of(self.host, self.inventory, notes);
-        let groups = self.groups(record, &remains, &standing, notes);
+        let groups = self.groups(record, &remains, &standing, notes)?;
         let scene = Scene {
             host: self.host,
             inventory: self.inventory,
@@ -83,6 +84,7 @@ impl Reclaimer<'_> {
         let is_idle = change.stale.is_empty() && change.settled.is_empty() && change.gone.is_empty();
         let stale: Vec<Assignment> = change.stale.iter().map(|at| record.assignments[*at].clone()).collect();
         self.host.check_read()?;
+        self.context.check_strict(notes)?;
         if !self.is_dry && !is_idle {
             super::block_signals();
             ledger.commit(&change)?;
@@ -98,7 +100,7 @@ impl Reclaimer<'_> {
         remains: &Remains<'_>,
         standing: &dyn Fn(usize) -> Standing,
         notes: &mut Notes,
-    ) -> String {
+    ) -> Result<String, Error> {
         let group = |position: usize| {
             let Assignment { owner, cgroup, .. } = &record.assignments[position];
             Group::recorded(self.host, owner, cgroup.as_deref()?).ok().filter(Group::exists)
@@ -107,16 +109,22 @@ impl Reclaimer<'_> {
         let dead = (0..record.assignments.len()).filter(|position| standing(*position) == Standing::Dead);
         let positions = dead.filter(|position| named.insert(record.assignments[*position].cgroup.as_ref()));
         let groups: Vec<(usize, Group)> = positions.filter_map(|at| Some((at, group(at)?))).collect();
+        // Where a warning is an error, it has to be known before anything is done.
+        if self.is_dry || self.context.is_strict {
+            for (position, _) in &groups {
+                remains.name(*position, notes).unwrap_or_else(|error| notes.warn(error.chain()));
+            }
+            self.context.check_strict(notes)?;
+        }
         if !self.is_dry {
             remains.clear(self.inventory, notes);
             let removed = groups.iter().filter(|(_, group)| !group.exists());
-            return removed.map(|(_, group)| format!("removed control group {}\n", group.name())).collect();
-        }
-        for (position, _) in &groups {
-            remains.name(*position, notes).unwrap_or_else(|error| notes.warn(error.chain()));
+            return Ok(removed
+                .map(|(_, group)| format!("removed control group {}\n", group.name()))
+                .collect());
         }
         let empty = groups.iter().filter(|(position, _)| !remains.has_orphans(*position));
-        empty.map(|(_, group)| format!("would remove control group {}\n", group.name())).collect()
+        Ok(empty.map(|(_, group)| format!("would remove control group {}\n", group.name())).collect())
     }
 
     fn released(&self, record: &Record, change: &Change) -> String {

@@ -38,6 +38,7 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
         let (text, _) = look(context, options, notes)?;
         return context.print(&text, notes);
     }
+    context.check_strict(notes)?;
     let is_terminal = context.stdout.terminal(true).is_some();
     let path = &options.file.coordination_file;
     let (mut watch, signals) = (Watch::new(), Signals::new());
@@ -48,6 +49,7 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
         // Before it is looked at, so that no change is missed.
         let is_file_watched = watch.file(path);
         let (text, owners) = look(context, options, &mut notes)?;
+        context.check_strict(&notes)?;
         let is_watched = watch.processes(&owners) && is_file_watched;
         let warnings: String = notes.warnings.iter().map(|line| format!("warning: {line}\n")).collect();
         let text = if is_terminal { ANEW.to_owned() + &text + &warnings } else { text + &warnings + "\n" };

@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::sandbox::{PROGRAM, Process, skip};
+use crate::strict::is_refused_if_strict;
 use crate::tree::Tree;
 
 const NODES: &str = "root/sys/class/kfd/kfd/topology/nodes";
@@ -313,6 +314,7 @@ fn a_driver_without_a_device_is_no_obstacle() {
     assert_eq!(answer["source"], "sysfs");
     let warning = answer["warnings"][0].as_str().unwrap();
     assert!(warning.starts_with("AMD's GPUs are taken, since NVIDIA's driver has none: "), "{warning}");
+    is_refused_if_strict(empty.program(&["devices"]), &empty.path("coordination"), warning);
     let processors = || Tree::new().file(&format!("{NODES}/0/gpu_id"), "0\n");
     let idle = processors().tool("amd-smi", "touch asked").tool("rocm-smi", "touch asked");
     idle.refuses(

@@ -417,11 +417,16 @@ fn raised_privilege_believes_neither_options_nor_environment() {
         (&root[..3], &[][..], &[][..]),
         (&root[..], &[], &["--root", "--driver-root"]),
         (&root[..3], &[("GPU_COORD_PRINT", "pci")], &["the environment"]),
+        (&[&root[..3], &["--config", "/nowhere", "--log", "/nowhere"]].concat(), &[], &["--config", "--log"]),
         (&root[..3], &[("CUDA_VISIBLE_DEVICES", "7")], &[]),
     ] {
         let stderr: String = ignored.iter().map(|what| warning(what)).collect();
         let command = installed.program(arguments, variables);
         assert_eq!(ended(command), (0, "0,1\n".to_owned(), stderr), "{arguments:?} {variables:?}");
+        let strict = ended(installed.program(&[arguments, &["--strict"]].concat(), variables));
+        let error = ignored.first().map(|what| format!("gpu-coord: {what} {cause} (an error by --strict)\n"));
+        let wanted = error.map_or((0, "0,1\n".to_owned(), String::new()), |error| (4, String::new(), error));
+        assert_eq!(strict, wanted, "{arguments:?} {variables:?}");
     }
     let path = [("PATH", tools.to_str().unwrap())];
     let (_, stdout, stderr) = ended(installed.program(&["1", "--source", "nvidia-smi"], &path));

@@ -13,6 +13,7 @@ use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use crate::record::held_in;
 use crate::running::{End, Running, answer, wait_until};
 use crate::sandbox::{PROGRAM, Process, Sandbox, is_root, may_mount};
+use crate::strict::is_refused_if_strict;
 use crate::tree::{Tree, write_script};
 
 /// The names of simulated GPUs begin so.
@@ -369,17 +370,19 @@ fn divided() -> Sandbox {
 #[test]
 fn of_several_instances_cuda_uses_one() {
     let host = divided();
-    let run = |amount: u32| {
+    let command = |amount: u32| {
         let mut command = exec(
             &host,
             &amount.to_string(),
             &["sh", "-c", "echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES"],
         );
         command.env("PATH", format!("{}:/usr/bin:/bin", host.path().join("bin").display()));
-        Running::start(command).end()
+        command
     };
+    let run = |amount: u32| Running::start(command(amount)).end();
     assert_eq!(run(1), answer("MIG-a MIG-a\n"));
     let warning = "gpu-coord: warning: 2 MIG instances for one owner, and CUDA uses one of them alone: ask for 1, or for a larger profile\n";
+    is_refused_if_strict(command(2), &host.file(), warning);
     assert_eq!(run(2), (End::Exit(0), "MIG-a,MIG-b MIG-a,MIG-b\n".to_owned(), warning.to_owned()));
 }
 

@@ -41,6 +41,7 @@ mod scene;
 mod selection;
 mod sharing;
 mod strace;
+mod strict;
 mod table;
 mod taken;
 mod tree;

@@ -221,6 +221,13 @@ fn a_wrapper_without_a_jvm_is_warned_of() {
         return;
     }
     // In a namespace of its own, so that no JVM is above this test.
+    let strict = format!("sh -c '{BARE} --strict || exit 7' || test $? = 7");
+    let (code, stdout, stderr) = Stage::with_gpus(1).run(CONTAINER, &strict);
+    assert_eq!((code, stdout.as_str()), (0, ""), "{stderr}");
+    assert!(
+        stderr.starts_with("gpu-coord: the owner is sh, pid 2, ")
+            && stderr.ends_with(" (an error by --strict)\n")
+    );
     let (code, stdout, stderr) = Stage::with_gpus(1).run(CONTAINER, &format!("sh -c '{BARE}; :'; :"));
     assert_eq!((code, stdout.as_str()), (0, "0\n"), "{stderr}");
     assert!(stderr.starts_with("gpu-coord: warning: the owner is sh, pid 2, "), "{stderr}");

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::running::{End, Running};
 use crate::sandbox::{PROGRAM, Process, Sandbox, may_mount};
+use crate::strict::is_refused_if_strict;
 
 const PRIVATE_TMP: &str =
     "1 0 8:2 /tmp/systemd-private-0f-flink.service-Xy/tmp /var/tmp rw master:2 - ext4 x rw\n";
@@ -33,6 +34,10 @@ fn with_mounts(mountinfo: &str, owner: &Process) -> Sandbox {
 
 /// Runs it with the default path and an empty `/var/tmp` of its own, which is listed behind its stdout.
 fn run(host: &Sandbox, line: &str) -> (End, String, String) {
+    Running::start(command(host, line)).end()
+}
+
+fn command(host: &Sandbox, line: &str) -> Command {
     let mut command = Command::new("unshare");
     let script = "mount -t tmpfs none /var/tmp && \"$0\" \"$@\"; code=$?; ls -A /var/tmp; exit $code";
     command.args(["-m", "sh", "-c", script, PROGRAM]).args(line.split(' ')).args(["--root", "root"]);
@@ -40,7 +45,7 @@ fn run(host: &Sandbox, line: &str) -> (End, String, String) {
     if !line.starts_with("deallocate") {
         command.args(["--source", "simulated:1"]);
     }
-    Running::start(command).end()
+    command
 }
 
 #[test]
@@ -56,6 +61,7 @@ fn a_directory_of_one_systemd_unit_is_refused() {
         assert_eq!(run(&host, &format!("{line} --owner {}", owner.pid())), refused, "{line}");
     }
     let shown = (End::Exit(0), TABLE.to_owned(), format!("gpu-coord: warning: {problem}\n"));
+    is_refused_if_strict(command(&host, "status"), &host.file(), problem);
     assert_eq!(run(&host, "status"), shown);
     // A path that somebody chose is theirs to answer for.
     let chosen = format!("allocate 1 --coordination-file /var/tmp/chosen --owner {}", owner.pid());
@@ -78,6 +84,10 @@ fn a_containers_own_file_system_is_warned_of() {
         ("deallocateAll OWNER", ""),
     ] {
         let line = line.replace("OWNER", &format!("--owner {}", owner.pid()));
+        let (end, stdout_of_ls, stderr) = run(&host, &format!("{line} --strict"));
+        let error = warning.replace("warning: ", "").trim_end().to_owned();
+        assert_eq!((end, stderr), (End::Exit(4), format!("{error} (an error by --strict)\n")), "{line}");
+        assert!(!stdout_of_ls.contains('0'), "{line}: {stdout_of_ls}");
         assert_eq!(run(&host, &line), (End::Exit(0), stdout.to_owned(), warning.to_owned()), "{line}");
     }
     // The host's directory, mounted there.

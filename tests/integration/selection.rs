@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::sandbox::{PROGRAM, Process, Sandbox};
+use crate::strict::is_refused_if_strict;
 use crate::tree::write_script;
 
 /// Long past every deadline that is used here.
@@ -256,8 +257,14 @@ impl Tree {
     }
 
     fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(PROGRAM);
-        command.env_clear().current_dir(self.directory.path()).timeout(FOR_EVER);
+        let mut command = Command::from_std(self.program(line));
+        command.timeout(FOR_EVER);
+        command
+    }
+
+    fn program(&self, line: &str) -> std::process::Command {
+        let mut command = std::process::Command::new(PROGRAM);
+        command.env_clear().current_dir(self.directory.path());
         command.args(line.split_ascii_whitespace()).args(["--root", "root"]);
         command.args(["--coordination-file", "coordination"]);
         if !line.starts_with("deallocate") {
@@ -268,6 +275,9 @@ impl Tree {
 
     #[track_caller]
     fn answers(&self, line: &str, stdout: &str, stderr: &str) {
+        if !stderr.is_empty() {
+            is_refused_if_strict(self.program(line), &self.path("coordination"), stderr);
+        }
         self.command(line).assert().code(0).stdout(stdout.to_owned()).stderr(stderr.to_owned());
     }
 
@@ -303,6 +313,16 @@ fn what_others_compute_on_is_given_last_or_never() {
     let table = host.command("status").output().unwrap().stdout;
     assert!(String::from_utf8_lossy(&table).contains("free (in use by pid 20)"), "{table:?}");
     let warning = "gpu-coord: warning: device 0 is given although it is in use by pid 20 (train --fast), which does not hold it\n";
+    host.answers("allocate 1 --owner 10", "0\n", warning);
+}
+
+/// A process of which the kernel tells less than it should, as with another user's.
+#[test]
+fn an_owner_whose_environment_cannot_be_read_is_warned_of() {
+    let host = Tree::new().process(10, 1);
+    fs::remove_file(host.path("root/proc/10/environ")).unwrap();
+    let warning = "gpu-coord: warning: cannot read the environment of pid 10 (No such file or directory (os error 2)); if \
+                   CUDA_VISIBLE_DEVICES or its like is set there, take identities (--print uuid) and not indexes\n";
     host.answers("allocate 1 --owner 10", "0\n", warning);
 }
 

@@ -11,6 +11,7 @@ use crate::record::{assert_sound, held_in, is_alive, of_the_living, units_of};
 use crate::running::{End, Running, answer, wait_until};
 use crate::sandbox::{Process, Sandbox, dead_pid};
 use crate::strace::{self, Call};
+use crate::strict::is_refused_if_strict;
 
 /// `exec` of `amount` units, which sleeps, and its grant.
 fn given(host: &Sandbox, line: &str) -> (Running, String) {
@@ -341,7 +342,9 @@ fn isolation_is_asked_of_exec() {
     for how in ["--cgroup", "--cgroup=v1", "--cgroup=v2"] {
         refuses(&host, &grant, &format!("1 {how}"), &owner, 5, problem);
     }
-    let end = Running::start(inside(&host, &grant, "1 --cgroup=best-effort", &owner)).end();
+    let line = "1 --cgroup=best-effort";
+    is_refused_if_strict(inside(&host, &grant, line, &owner), &host.file(), problem);
+    let end = Running::start(inside(&host, &grant, line, &owner)).end();
     assert_eq!(end, (End::Exit(0), "0\n".to_owned(), format!("gpu-coord: warning: {problem}\n")));
 }
 

@@ -105,7 +105,7 @@ pub(super) fn run(context: &Context<'_>, options: &Doctor, notes: &mut Notes) ->
     } else {
         findings.text()
     };
-    context.stdout.write(&text, context.deadline)?;
+    context.print(&text, notes)?;
     Ok(match findings.worst() {
         Verdict::Ok => Exit::Success,
         Verdict::Warn => Exit::NotEnough,

@@ -3,6 +3,7 @@
 use super::cell::{Version, versions};
 use super::stage::Stage;
 use crate::sandbox::{Process, Sandbox};
+use crate::strict::is_refused_if_strict;
 
 const UNRECORDED: &str = "--cgroup needs the record of who holds what: add --enable-coordination-mode, and leave \
     --no-coordination out";
@@ -50,6 +51,7 @@ fn devices_without_nodes_are_not_isolated() {
         let best = format!("allocate 1 --cgroup=best-effort --source simulated:2 --owner {}", owner.pid());
         let warning =
             format!("gpu-coord: warning: the owner is not confined, and can open every device: {problem}\n");
+        is_refused_if_strict(stage.sandbox.program(&best), &stage.sandbox.file(), &warning);
         stage.sandbox.command(&best).assert().code(0).stdout("0\n").stderr(warning);
         stage.release(&owner);
         stage.assert_free(&mut owner);

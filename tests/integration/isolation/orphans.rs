@@ -8,6 +8,7 @@ use super::owner::Owner;
 use super::stage::Stage;
 use crate::fake_nvml::Answer;
 use crate::running::wait_until;
+use crate::strict::is_refused_if_strict;
 
 const HELD: &str = "held by living owners (`gpu-coord status` names them)";
 
@@ -49,6 +50,7 @@ impl Orphaned {
 
     #[track_caller]
     fn warns(&self, line: &str, stdout: &str) {
+        is_refused_if_strict(self.stage.sandbox.program(line), &self.stage.sandbox.file(), &self.warning());
         let assert = self.stage.sandbox.command(line).assert();
         assert.code(0).stdout(stdout.to_owned()).stderr(self.warning());
     }
@@ -178,6 +180,12 @@ fn forced_reclaim_frees_the_unit_and_leaves_the_group() {
         };
         let Answer { status, stdout, stderr } = scene.stage.reclaim("--dry-run");
         assert_eq!((status, stdout, stderr), (Some(0), scene.kept("would keep"), scene.warning()));
+        let error =
+            scene.warning().replace("warning: ", "").trim_end().to_owned() + " (an error by --strict)\n";
+        for line in ["--strict", "--force --strict", "--dry-run --strict"] {
+            let Answer { status, stdout, stderr } = scene.stage.reclaim(line);
+            assert_eq!((status, stdout, stderr), (Some(4), String::new(), error.clone()), "{line}");
+        }
         let Answer { status, stdout, stderr } = scene.stage.reclaim("--force --dry-run");
         let dry = says(["would release", "would leave"], "");
         assert_eq!((status, stdout, stderr), (Some(0), dry, scene.warning()));

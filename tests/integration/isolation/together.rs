@@ -6,6 +6,7 @@ use super::cell::versions;
 use super::owner::Owner;
 use super::stage::{Stage, start_of};
 use crate::fake_nvml::Answer;
+use crate::strict::is_refused_if_strict;
 
 /// A confined owner of units 0 and 1, of which a child of its has been given 0.
 fn with_a_second_owner(stage: &Stage) -> (Owner, u32) {
@@ -39,7 +40,9 @@ fn what_one_gives_back_stays_recorded_while_the_other_can_open_it() {
                 "gpu-coord: warning: index {index} stays recorded: others in control group {group} can open it until they \
                  end\n"
             );
-            let mut command = stage.sandbox.command(&format!("deallocateAll --owner {pid}"));
+            let line = format!("deallocateAll --owner {pid}");
+            is_refused_if_strict(stage.sandbox.program(&line), &stage.sandbox.file(), &warning);
+            let mut command = stage.sandbox.command(&line);
             command.assert().code(0).stdout("").stderr(warning);
         }
         assert_eq!(stage.sandbox.holders(), [(0, child), (1, owner.pid())]);
