@@ -59,13 +59,15 @@ fn reversed(path: &Path) -> Vec<OsString> {
 /// Refuses a path that only this systemd unit sees, and warns of one that only this container sees.
 pub(crate) fn check(host: &Host, path: &Path, notes: &mut Notes) -> Result<(), Error> {
     let Ok(directory) = directory(path).canonicalize() else { return Ok(()) };
-    if host.is_private(&directory) {
+    // The file may be mounted alone.
+    let place = path.canonicalize().unwrap_or(directory);
+    if host.is_private(&place) {
         let problem = "is private to this systemd unit (PrivateTmp=, DynamicUser=), so that it coordinates with nothing \
                        outside; set PrivateTmp=no, or name a file in /run or /var/lib with --coordination-file"
             .to_owned();
         return Err(Error::File { path: path.to_owned(), problem });
     }
-    let mount = host.mounts().and_then(|mounts| mounts.covering(&directory));
+    let mount = host.mounts().and_then(|mounts| mounts.covering(&place));
     if mount.is_some_and(|mount| mount.is_container_root()) {
         notes.warn(format!(
             "{} is on this container's own file system, so that it coordinates with nothing outside; mount the \

@@ -155,10 +155,21 @@ impl<'a> Liveness<'a> {
         let Some(everyone) = self.everyone.get_or_init(|| self.read_everyone()) else {
             return Standing::Doubtful(Doubt::Unreadable);
         };
-        let candidates = everyone.iter().filter(|pids| pids.contains(&owner.pid));
+        let candidates = everyone.iter().filter(|pids| self.may_be(pids, owner));
         let standings: Vec<_> = candidates.map(|pids| self.here(pids[0], owner.start)).collect();
         let doubt = standings.iter().find(|standing| matches!(standing, Standing::Doubtful(_))).copied();
         if standings.contains(&Standing::Alive) { Standing::Alive } else { doubt.unwrap_or(Standing::Dead) }
+    }
+
+    /// Whether one of these pids can be the recorded one. Its own namespace is told by the kernel: two containers that
+    /// were started within one tick have both a pid 1 of that start. That of a pid between is not.
+    fn may_be(&self, pids: &Pids, owner: &Owner) -> bool {
+        let Some((first, [between @ .., own])) = pids.split_first() else { return false };
+        let is_in = || {
+            let namespace = self.host.namespace_of(&first.to_string(), "pid").ok();
+            namespace.is_none_or(|namespace| Some(namespace) == owner.pid_namespace)
+        };
+        between.contains(&owner.pid) || (*own == owner.pid && is_in())
     }
 
     fn read_everyone(&self) -> Option<Vec<Pids>> {
@@ -333,6 +344,10 @@ mod tests {
         for (case, tree, expected) in [
             ("alive",                          inner(&[80, 7]),                             Alive),
             ("alive, two namespaces below",    inner(&[80, 7, 1]),                          Alive),
+            ("in the recorded one",            inner(&[80, 7]).link("proc/80/ns/pid", "pid:[55]"),    Alive),
+            ("its pid and start in another",   inner(&[80, 7]).link("proc/80/ns/pid", "pid:[56]"),    Dead),
+            ("the recorded one is between",    inner(&[80, 7, 1]).link("proc/80/ns/pid", "pid:[56]"), Alive),
+            ("its pid on the host",            inner(&[7, 80]),                             Dead),
             ("gone",                           inner(&[80, 6]),                             Dead),
             ("its pid in use again",           Tree::new().alive(80, 6).pids(&[80, 7]),     Dead),
             ("two of that pid",                inner(&[80, 7]).alive(81, 9).pids(&[81, 7]), Alive),

@@ -8,6 +8,7 @@ mod by_hand;
 mod check;
 mod command_line;
 mod concurrency;
+mod containers;
 mod coordination;
 mod crash;
 mod disk;
