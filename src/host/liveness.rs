@@ -347,7 +347,7 @@ mod tests {
             ("in the recorded one",            inner(&[80, 7]).link("proc/80/ns/pid", "pid:[55]"),    Alive),
             ("its pid and start in another",   inner(&[80, 7]).link("proc/80/ns/pid", "pid:[56]"),    Dead),
             ("the recorded one is between",    inner(&[80, 7, 1]).link("proc/80/ns/pid", "pid:[56]"), Alive),
-            ("its pid on the host",            inner(&[7, 80]),                             Dead),
+            ("its pid on the host",            Tree::new().alive(7, 5).pids(&[7, 80]).pids(&[1]), Dead),
             ("gone",                           inner(&[80, 6]),                             Dead),
             ("its pid in use again",           Tree::new().alive(80, 6).pids(&[80, 7]),     Dead),
             ("two of that pid",                inner(&[80, 7]).alive(81, 9).pids(&[81, 7]), Alive),
