@@ -1,5 +1,6 @@
 //! Owners and assignments: what the coordination file records. Values only.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::device::Identity;
@@ -152,6 +153,19 @@ pub(crate) struct Record {
     pub(crate) withheld: Vec<Withheld>,
     pub(crate) drained: Vec<Drained>,
     pub(crate) waiters: Vec<Waiter>,
+}
+
+impl Record {
+    /// Leaves of `positions` those that can be freed although the lines `kept` stay: all lines of a grant hold or
+    /// none.
+    pub(crate) fn retain_apart(&self, positions: &mut Vec<usize>, kept: &BTreeSet<usize>) {
+        let grant = |position: &usize| self.assignments[*position].grant.map(|grant| grant.id);
+        let grants: BTreeSet<u64> = kept.iter().filter_map(grant).collect();
+        let is_kept = |position: &usize| {
+            kept.contains(position) || grant(position).is_some_and(|id| grants.contains(&id))
+        };
+        positions.retain(|position| !is_kept(position));
+    }
 }
 
 /// Whether an owner still lives. Doubt counts as alive.

@@ -1,6 +1,6 @@
 //! `gpu-coord deallocateAll`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::Context;
 use super::judged::Judged;
@@ -44,7 +44,7 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     check_known(record, found)?;
     context.check_strict(notes)?;
     super::block_signals();
-    let released = undo_groups(context, record, released, &standing, notes)?;
+    let (released, emptied) = undo_groups(context, record, released, &standing, notes)?;
     undo_unrecorded(context, record, found)?;
     if released.is_empty() {
         return Ok(0);
@@ -52,6 +52,7 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     let mut change = judged.change(None, false);
     change.stale.retain(|position| !released.contains(position));
     change.settled.retain(|(position, _)| !released.contains(position));
+    change.stale.extend(emptied);
     let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();
     change.released = released;
     ledger.commit(&change)?;
@@ -62,45 +63,52 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
 }
 
 /// Undoes the control groups of what is released, before the record forgets them: the living go back to where
-/// they were. What descendants of a dead owner may have open stays recorded.
+/// they were. What descendants of a dead owner may have open stays recorded. Positions of what is free by then, and of
+/// what the dead had in a group of the living that is there no more.
 fn undo_groups(
     context: &Context<'_>,
     record: &Record,
     released: Vec<usize>,
     standing: &dyn Fn(usize) -> Standing,
     notes: &mut Notes,
-) -> Result<Vec<usize>, Error> {
+) -> Result<(Vec<usize>, Vec<usize>), Error> {
     let remains = Remains::of(&context.host, record, standing);
-    let is_released = |at: usize| released.contains(&at);
-    let is_gone = |at: usize| is_released(at) || standing(at) == Standing::Dead;
-    let mut undone = HashMap::new();
-    let mut free = Vec::new();
+    let is_gone = |at: usize| released.contains(&at) || standing(at) == Standing::Dead;
+    let (mut undone, mut kept, mut dissolved) = (HashMap::new(), BTreeSet::new(), BTreeSet::new());
     for position in released.iter().copied() {
         let assignment = &record.assignments[position];
         let name = assignment.cgroup.as_deref();
         let is_kept = match name {
             // Somebody else in the group has it as well, and goes on having it.
-            Some(name) if remains.is_held_beside(position, name, &is_gone) => {
-                free.push(position);
-                continue;
-            }
+            Some(name) if remains.is_held_beside(position, name, &is_gone) => continue,
             Some(name) if undone.contains_key(name) => undone[name],
             Some(name) if !is_believed(context, assignment, name, notes) => false,
             // Others in it can open what is given back until the group ends: it stays recorded so long.
-            Some(name) if remains.is_shared_with_others(name, &is_released) => {
-                notes.warn(format!(
-                    "index {} stays recorded: others in control group {name} can open it until they end",
-                    assignment.index
-                ));
-                true
-            }
+            Some(name) if remains.is_shared_with_others(name, &is_gone) => true,
             _ if standing(position) == Standing::Dead => remains.remove(position, notes)?,
-            _ => dissolve(context, assignment)?,
+            _ => {
+                dissolve(context, assignment)?;
+                dissolved.extend(name);
+                false
+            }
         };
         undone.extend(name.map(|name| (name, is_kept)));
-        free.extend(Some(position).filter(|_| !is_kept));
+        kept.extend(Some(position).filter(|_| is_kept));
     }
-    Ok(free)
+    let mut free = released.clone();
+    record.retain_apart(&mut free, &kept);
+    for position in released.iter().copied().filter(|position| !free.contains(position)) {
+        let Assignment { index, cgroup, .. } = &record.assignments[position];
+        let shared = cgroup.as_deref().filter(|name| remains.is_shared_with_others(name, &is_gone));
+        notes.warnings.extend(shared.map(|name| {
+            format!("index {index} stays recorded: others in control group {name} can open it until they end")
+        }));
+    }
+    let is_emptied = |at: &usize| {
+        let line = &record.assignments[*at];
+        !released.contains(at) && line.cgroup.as_deref().is_some_and(|name| dissolved.contains(name))
+    };
+    Ok((free, (0..record.assignments.len()).filter(is_emptied).collect()))
 }
 
 /// The group that a call left behind which was killed before it recorded anything.
@@ -121,12 +129,11 @@ fn is_believed(context: &Context<'_>, assignment: &Assignment, name: &str, notes
     group.map(drop).map_err(|error| notes.warn(error.chain())).is_ok()
 }
 
-/// Nothing of a living owner's group is kept.
-fn dissolve(context: &Context<'_>, assignment: &Assignment) -> Result<bool, Error> {
-    if let Some(name) = &assignment.cgroup {
-        Group::recorded(&context.host, &assignment.owner, name)?.dissolve(context.deadline)?;
+fn dissolve(context: &Context<'_>, assignment: &Assignment) -> Result<(), Error> {
+    match &assignment.cgroup {
+        Some(name) => Group::recorded(&context.host, &assignment.owner, name)?.dissolve(context.deadline),
+        None => Ok(()),
     }
-    Ok(false)
 }
 
 /// Positions of what `found` holds.

@@ -165,7 +165,9 @@ impl Request<'_> {
             scene.remains.clear(self.inventory, notes);
         }
         // The record goes on naming a group until it is gone.
-        change.stale.retain(|position| !scene.remains.has_orphans(*position));
+        let is_kept = |position: &usize| scene.remains.has_orphans(*position);
+        let kept = change.stale.iter().copied().filter(is_kept).collect();
+        scene.record.retain_apart(&mut change.stale, &kept);
         change
     }
 }

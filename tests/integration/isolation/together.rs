@@ -2,10 +2,14 @@
 
 use std::fs;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use super::cell::versions;
 use super::owner::Owner;
 use super::stage::{Stage, start_of};
 use crate::fake_nvml::Answer;
+use crate::running::wait_until;
 use crate::strict::is_refused_if_strict;
 
 /// A confined owner of units 0 and 1, of which a child of its has been given 0.
@@ -100,5 +104,68 @@ fn what_the_living_can_open_is_never_reclaimed() {
             assert_eq!((stage.sandbox.text(), owner.reach().as_str()), (before.clone(), "++-"));
         }
         owner.kill();
+    }
+}
+
+/// The command of an `exec` of units 0 and 1, and somebody inside who was given 0.
+fn with_an_asker(stage: &Stage) -> (Owner, u32) {
+    let mut owner = stage.owner();
+    owner.order(&format!("exec gpu-coord exec 2 --cgroup={} -- bash", stage.cell.version.word()));
+    let asks = "setsid bash -c 'gpu-coord 1 >answer 2>&1; echo $$ >asker; exec sleep 1000' >/dev/null 2>&1 &
+        until [ -s asker ]; do sleep 0.01; done; cat asker answer";
+    let told = owner.tell(asks);
+    let (asker, answer) = told.split_once('\n').unwrap();
+    assert_eq!(answer, "0\n");
+    (owner, asker.parse().unwrap())
+}
+
+fn can_open(stage: &Stage, owner: &Owner, index: u32) -> String {
+    let group = stage.recorded(owner).trim_start_matches("cgroup=").to_owned();
+    format!(
+        "gpu-coord: warning: index {index} stays recorded: others in control group {group} can open it until they end\n"
+    )
+}
+
+/// All lines of a grant hold or none: what the asker has as well is not given back alone.
+#[test]
+fn a_grant_is_not_parted_by_what_somebody_inside_was_given() {
+    for version in versions("a_grant_is_not_parted_by_what_somebody_inside_was_given") {
+        let stage = Stage::with_gpus(version, 3);
+        let ((mut owner, asker), other) = (with_an_asker(&stage), stage.owner());
+        let pid = owner.pid();
+        let all = [(0, pid.min(asker)), (0, pid.max(asker)), (1, pid)];
+        let mut command = stage.sandbox.command(&format!("deallocateAll --owner {pid}"));
+        let warnings = can_open(&stage, &owner, 0) + &can_open(&stage, &owner, 1);
+        command.assert().code(0).stdout("").stderr(warnings);
+        assert_eq!((stage.sandbox.holders(), owner.reach().as_str()), (all.to_vec(), "++-"));
+        // Nor by whoever takes over: what the asker can open is for nobody who is to have it alone.
+        let group = stage.group(&owner);
+        owner.kill();
+        let line = |amount: u32| format!("{} --check-dead --print host-index", stage.line(amount, &other));
+        stage.sandbox.command(&line(2)).assert().code(1).stdout("");
+        stage.sandbox.command(&line(1)).assert().code(0).stdout("2\n");
+        let holders = stage.sandbox.holders();
+        assert!(all.iter().all(|line| holders.contains(line)), "{holders:?}");
+        stage.sandbox.command(&line(1)).assert().code(1).stdout("");
+        stage.release(&other);
+        kill(Pid::from_raw(i32::try_from(asker).unwrap()), Signal::SIGKILL).unwrap();
+        wait_until("the group is empty", || {
+            fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|members| members.is_empty())
+        });
+        stage.sandbox.command(&line(3)).assert().code(0).stdout("2,0,1\n");
+    }
+}
+
+/// Who has ended can open nothing.
+#[test]
+fn what_a_helper_asked_for_is_given_back_with_all() {
+    for version in versions("what_a_helper_asked_for_is_given_back_with_all") {
+        let stage = Stage::with_gpus(version, 3);
+        let (mut owner, asker) = with_an_asker(&stage);
+        owner.tell(&format!("kill -9 {asker}; wait {asker} 2>/dev/null; true"));
+        stage.release(&owner);
+        stage.assert_free(&mut owner);
+        let other = stage.owner();
+        stage.sandbox.command(&format!("{} --check-dead", stage.line(3, &other))).assert().code(0);
     }
 }
