@@ -217,7 +217,7 @@ fn the_environment_sets_options_and_the_command_line_wins() {
         ("1 --no-coordination",  ("GPU_COORD_ENABLE_COORDINATION", "1"),      "0\n"),
         ("1 --no-coordination",  ("GPU_COORD_ENABLE_COORDINATION_MODE", "1"), "0\n"),
         ("1",                    ("GPU_COORD_JSON", "odd"),          "0\n"),
-        ("1 --more",             ("GPU_COORD_GRANT", "0123"),        "0\n"),
+        ("1 --no-coordination",  ("GPU_COORD_GRANT", "0123"),        "0\n"),
         ("1 null",               ("GPU_COORD_VERBOSE", "no"),        "0\n"),
     ] {
         answers(&words(line), &[SIMULATED, variable], stdout, "");

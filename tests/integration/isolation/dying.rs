@@ -109,7 +109,9 @@ fn what_a_killed_call_left_of_a_dead_owner_is_reclaimed() {
         let Answer { status, stdout, stderr } = scene.stage.reclaim("");
         let (word, cell) = (scene.stage.cell.version.word(), &scene.stage.cell.path);
         let says = format!("removed control group {word}:{cell}/{name}\n");
-        assert_eq!((status, stdout, stderr.as_str()), (Some(0), says, ""));
+        // Another test's reclaim may have been faster: what the record does not name is removed on the whole host.
+        assert!([says, String::new()].contains(&stdout), "{stdout}");
+        assert_eq!((status, stderr.as_str()), (Some(0), ""));
         assert_eq!(scene.stage.cell.children(), [""; 0]);
     }
 }
