@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
@@ -115,7 +116,7 @@ impl Place {
         }
         let mounts = host.mounts().ok_or("the mounts of this process cannot be read")?;
         let mut reached = directories(mounts, version, Path::new(path)).into_iter();
-        let directory = reached.find(|directory| is_shown_by(directory, version));
+        let directory = reached.find(|directory| is_shown_by(host, directory, version));
         let directory = directory.ok_or("it is not mounted here")?;
         Ok(Place { version, path: path.to_owned(), directory })
     }
@@ -146,7 +147,7 @@ pub(super) fn groups(host: &Host) -> Vec<Place> {
             let path = mount.root.to_str()?.to_owned();
             Some(Place { version, path, directory: mount.point.clone() })
         });
-        let mut open: Vec<Place> = tops.filter(|top| is_shown_by(&top.directory, version)).collect();
+        let mut open: Vec<Place> = tops.filter(|top| is_shown_by(host, &top.directory, version)).collect();
         while let Some(place) = open.pop() {
             let entries = fs::read_dir(&place.directory).into_iter().flatten().flatten();
             let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -160,13 +161,14 @@ pub(super) fn groups(host: &Host) -> Vec<Place> {
 }
 
 /// A mount can be hidden by a later one. The group itself need not be there, but what holds it.
-fn is_shown_by(directory: &Path, version: Version) -> bool {
+fn is_shown_by(host: &Host, directory: &Path, version: Version) -> bool {
     let kind = match version {
         Version::V1 => CGROUP_SUPER_MAGIC,
         Version::V2 => CGROUP2_SUPER_MAGIC,
     };
     let nearest = directory.ancestors().find(|directory| directory.exists());
-    nearest.and_then(|directory| statfs(directory).ok()).is_some_and(|found| found.filesystem_type() == kind)
+    let found = |directory| host.noted(directory, statfs(directory).map_err(io::Error::from));
+    nearest.and_then(found).is_some_and(|found| found.filesystem_type() == kind)
 }
 
 #[cfg(test)]

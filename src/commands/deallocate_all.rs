@@ -46,6 +46,7 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     super::block_signals();
     let (released, emptied) = undo_groups(context, record, released, &standing, notes)?;
     undo_unrecorded(context, record, found)?;
+    host.check_read()?;
     if released.is_empty() {
         return Ok(0);
     }

@@ -54,9 +54,10 @@ impl Request<'_> {
         // From here on a signal must not part what is done from what is recorded and handed over.
         super::block_signals();
         let confined = self.confine(isolation, &units, notes)?;
-        let undo = |error| match &confined {
-            Some(confined) => confined.undo(error),
-            None => error,
+        let undo = |error| match (&confined, error) {
+            // What is recorded still is in force still.
+            (Some(confined), error) if !matches!(error, Error::NotUndone { .. }) => confined.undo(error),
+            (_, error) => error,
         };
         let grant = settle::grant(units.len());
         let seen = confined.as_ref().map(|_| Seen::only(&units));

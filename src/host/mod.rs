@@ -76,7 +76,7 @@ impl Host {
 
     /// What was read at `path`, if that could be. What is not there, or not for us, is so the next time as well; any
     /// other failure is this run's alone, and kept for [`Host::check_read`].
-    fn noted<T>(&self, path: &Path, result: io::Result<T>) -> Option<T> {
+    pub(crate) fn noted<T>(&self, path: &Path, result: io::Result<T>) -> Option<T> {
         const PASSING: [i32; 6] =
             [libc::EAGAIN, libc::EINTR, libc::EIO, libc::EMFILE, libc::ENFILE, libc::ENOMEM];
         let passing = |error: &io::Error| error.raw_os_error().filter(|errno| PASSING.contains(errno));
@@ -86,8 +86,8 @@ impl Host {
         result.ok()
     }
 
-    /// Fails if it is not known in which boot and namespace we are, and the next run would know. Whoever is recorded
-    /// without could not be told from others, and whoever was recorded with could not be found.
+    /// Fails if something is not known that the next run would know: in which boot and namespace we are, so that
+    /// whoever is recorded could not be told from others, or not be found; or which control groups there are.
     pub(crate) fn check_read(&self) -> Result<(), Error> {
         match self.found.unread.get() {
             None => Ok(()),

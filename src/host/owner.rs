@@ -93,6 +93,7 @@ pub(crate) fn find(
 /// Fails unless the owner is still the process that it was: pids are reused.
 pub(crate) fn recheck(host: &Host, owner: &Owner) -> Result<(), Error> {
     let pid = owner.pid;
+    host.check_read()?;
     match host.process(pid)? {
         None => Err(Error::Owner(format!("the owner, pid {pid}, has exited"))),
         Some(process) if process.is_dead() => Err(Error::Owner(format!("the owner, pid {pid}, has exited"))),
