@@ -23,5 +23,7 @@ mod escape;
 mod file;
 mod format;
 mod lock;
+#[cfg(test)]
+mod model;
 mod pairs;
 mod text;

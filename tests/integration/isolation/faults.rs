@@ -18,7 +18,7 @@ fn fail(scene: &Container, fault: &Fault<'_>, line: &str) -> Ended {
 }
 
 /// What is wrong, before anything is put right.
-fn wrong(scene: &mut Container, end: &Ended, is_allocation: bool) -> Option<&'static str> {
+fn wrong(scene: &mut Container, fault: &Fault<'_>, end: &Ended, is_allocation: bool) -> Option<&'static str> {
     let (end, stdout, stderr) = end;
     let is_recorded = scene.stage.sandbox.file().exists() && scene.is_recorded();
     let is_said = stderr.contains(": recorded for pid ");
@@ -27,7 +27,10 @@ fn wrong(scene: &mut Container, end: &Ended, is_allocation: bool) -> Option<&'st
         End::Exit(0) if is_recorded != is_allocation => Some("recorded, or not, as it should not be"),
         End::Exit(0) if stdout != if is_allocation { "0\n" } else { "" } => Some("another answer"),
         End::Exit(0) if is_allocation && scene.owner.reach() != "+--" => Some("another reach than was given"),
-        End::Exit(0) if !is_allocation && scene.is_confined() => Some("free, and confined"),
+        // What may not be looked at is taken for another container's, with a warning.
+        End::Exit(0) if !is_allocation && scene.is_confined() && fault.error != "EACCES" => {
+            Some("free, and confined")
+        }
         End::Exit(0) => None,
         _ if !stdout.is_empty() => Some("an answer, and a failure"),
         End::Exit(3..=5) if is_allocation && is_recorded && !is_said => Some("refused, and recorded"),
@@ -62,7 +65,7 @@ fn sweep(mut scene: Container, is_allocation: bool) {
             scene.answers(&allocate, "0\n");
         }
         let end = fail(&scene, &fault, line);
-        let wrong = wrong(&mut scene, &end, is_allocation);
+        let wrong = wrong(&mut scene, &fault, &end, is_allocation);
         tally.note(line, &fault, &end, wrong);
         // The owner's next calls put right whatever is left.
         scene.answers(&deallocate, "");
