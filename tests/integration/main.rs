@@ -3,6 +3,7 @@
 #![expect(clippy::print_stderr, reason = "a test that skips says so")]
 
 mod amd;
+mod attack;
 mod booted;
 mod by_hand;
 mod check;
