@@ -5,6 +5,7 @@
 
 mod amd;
 mod at_once;
+mod attack;
 mod bpf;
 mod cell;
 mod container;
