@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use crate::assignment::{Assignment, Doubt, Drained, Grant, Owner, Standing};
+use crate::assignment::{Assignment, Doubt, Drained, Owner, Standing};
 use crate::coordination::plan::{Change, Plan, Write, plan};
 use crate::coordination::text::Text;
 use crate::coordination::{format, settle};
@@ -72,12 +72,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Of how many shares something is, if it is shared.
+type Slots = Option<u32>;
+
 /// Shares of each device, or of each of its instances.
 fn inventory() -> impl Strategy<Value = Inventory> {
     let slots = || prop_oneof![2 => Just(None), 1 => (2..5_u32).prop_map(Some)];
     let instances = prop::option::weighted(0.3, prop::collection::vec(slots(), 1..4));
     prop::collection::vec((slots(), instances), 1..5).prop_map(|devices| {
-        let device = |(index, (slots, instances)): (u32, (Option<u32>, Option<Vec<Option<u32>>>))| {
+        let device = |(index, (slots, instances)): (u32, (Slots, Option<Vec<Slots>>))| {
             let mut device = Device::new(index, uuid(format!("GPU-{index}")));
             let instance = |(at, slots)| Instance {
                 uuid: Some(format!("MIG-{index}-{at}")),
@@ -232,7 +235,7 @@ impl World {
             }
             Step::Stranger { index, pid } if index < count => {
                 let identity = uuid(format!("GPU-{index}"));
-                let grant = Some(Grant { id: settle::random(), of: 1 });
+                let grant = Some(settle::grant(1));
                 let owner = World::owner(pid);
                 let line = Assignment { identity, owner, grant, ..Assignment::of_the_script(index, pid) };
                 self.bytes.extend(format!("{}\n", format::print(&line)).bytes());
@@ -291,7 +294,7 @@ impl World {
         let Some(given) = given else { return };
         assert_eq!(given.len(), amount);
         assert!(given.iter().all(|unit| self.is_to_be_had(unit, takes_over)), "{given:?}");
-        let grant = Some(Grant { id: settle::random(), of: u32::try_from(amount).unwrap() });
+        let grant = Some(settle::grant(amount));
         let line = |unit: &Unit| {
             let (index, owner) = (self.inventory.devices[unit.device].index, World::owner(pid));
             let identity = self.inventory.identity(unit).into_owned();

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
@@ -83,7 +84,9 @@ fn a_name_that_is_swapped_all_the_time_leads_nowhere_else() {
     let mut swapper = Running::with_stdout(&mut swapper, Stdio::piped());
     assert_eq!(swapper.line(), "begun");
     let (mut answered, mut refused) = (0, 0);
-    for _ in 0..150 {
+    let since = Instant::now();
+    // On a busy machine the swapper has its turn less often.
+    while answered + refused < 450 || (refused <= 20 && since.elapsed() < Duration::from_secs(60)) {
         for line in ["allocate 1", "1 --enable-coordination-mode", "deallocateAll"] {
             let line = format!("{line} --deadline 5 --log none --owner {}", owner.pid());
             let (end, stdout, stderr) = Running::start(host.program(&line)).end();
