@@ -71,7 +71,7 @@ impl Request<'_> {
         change.granted = self.assignments(owner, &given, cgroup.as_deref());
         let record = handing.ledger.record();
         let stale: Vec<_> = change.stale.iter().map(|at| record.assignments[*at].clone()).collect();
-        let note = |notes: &mut Notes| self.context.note_grant(owner, &change, &stale, notes);
+        let note = |when, notes: &mut Notes| self.context.note_grant(owner, &change, &stale, when, notes);
         handing.commit(&change, handover, &undo, &note, notes)
     }
 

@@ -1,6 +1,7 @@
 //! From the decision to the owner: what can fail, the commit, and the answer while the lock is held.
 
 use super::Context;
+use super::history::When;
 use super::told::Told;
 use crate::assignment::{Grant, Owner};
 use crate::cli::watchdog::Guard;
@@ -80,7 +81,7 @@ impl Handing<'_> {
         change: &Change,
         handover: &mut dyn Handover,
         undo: &dyn Fn(Error) -> Error,
-        note: &dyn Fn(&mut Notes),
+        note: &dyn Fn(When, &mut Notes),
         notes: &mut Notes,
     ) -> Result<(), Error> {
         let Handing { context, owner, ledger, guard } = self;
@@ -90,7 +91,7 @@ impl Handing<'_> {
         // Who is replaced by a command cannot say it later; nor is there an answer where a warning of it is an error.
         let is_noted_before = !handover.outlives_failure() || context.is_strict;
         if is_noted_before {
-            note(notes);
+            note(When::UnderLock, notes);
         }
         let delivered = context.check_strict(notes).and_then(|()| handover.deliver(notes));
         delivered.map_err(|error| {
@@ -98,7 +99,7 @@ impl Handing<'_> {
             if handover.outlives_failure() { undo(error) } else { error }
         })?;
         if !is_noted_before {
-            note(notes);
+            note(When::Afterwards, notes);
         }
         Ok(())
     }

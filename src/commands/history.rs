@@ -17,8 +17,16 @@ use crate::host::journal::{Entry, Log};
 use crate::host::owner;
 use crate::notes::Notes;
 
-/// How long a file is waited for, at most and, where the deadline is near, at least.
+/// How long a file is waited for, at most and, where the deadline is near or others wait for the lock, at least.
 const PATIENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
+
+/// When something is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// Others wait for the lock: a file that hangs is not to keep them.
+    UnderLock,
+    Afterwards,
+}
 
 /// Names units for people: `0 (GPU-1...), 3`.
 fn named<'a>(units: impl Iterator<Item = (u32, Option<u32>, &'a Identity)>) -> String {
@@ -38,8 +46,15 @@ fn units<'a>(assignments: impl Iterator<Item = &'a Assignment>) -> String {
 
 impl Context<'_> {
     /// What is given to an owner, and what dead ones held until now.
-    pub(super) fn note_grant(&self, owner: &Owner, change: &Change, stale: &[Assignment], notes: &mut Notes) {
-        self.note(notes, || {
+    pub(super) fn note_grant(
+        &self,
+        owner: &Owner,
+        change: &Change,
+        stale: &[Assignment],
+        when: When,
+        notes: &mut Notes,
+    ) {
+        self.note(when, notes, || {
             let mut entries: Vec<Entry> = stale.iter().map(of_stale).collect();
             let what = format!("gave device {} to", units(change.granted.iter()));
             entries.push(self.entry("grant", owner, &what));
@@ -48,18 +63,18 @@ impl Context<'_> {
     }
 
     /// What is passed on to whoever asks inside of `exec`.
-    pub(super) fn note_taken(&self, owner: &Owner, change: &Change, notes: &mut Notes) {
+    pub(super) fn note_taken(&self, owner: &Owner, change: &Change, when: When, notes: &mut Notes) {
         let what = || format!("passed device {} of exec on to", units(change.granted.iter()));
-        self.note(notes, || vec![self.entry("taken", owner, &what())]);
+        self.note(when, notes, || vec![self.entry("taken", owner, &what())]);
     }
 
     pub(super) fn note_release(&self, owner: &Owner, released: &[Assignment], notes: &mut Notes) {
         let what = || format!("took device {} back from", units(released.iter()));
-        self.note(notes, || vec![self.entry("release", owner, &what())]);
+        self.note(When::Afterwards, notes, || vec![self.entry("release", owner, &what())]);
     }
 
     pub(super) fn note_reclaimed(&self, stale: &[Assignment], notes: &mut Notes) {
-        self.note(notes, || stale.iter().map(of_stale).collect());
+        self.note(When::Afterwards, notes, || stale.iter().map(of_stale).collect());
     }
 
     /// What an operator has released.
@@ -71,7 +86,7 @@ impl Context<'_> {
             entry.fields.push(("OWNER", pid.to_string()));
             entry
         };
-        self.note(notes, || released.iter().map(entry).collect());
+        self.note(When::Afterwards, notes, || released.iter().map(entry).collect());
     }
 
     pub(super) fn note_drained(&self, drained: &[Drained], notes: &mut Notes) {
@@ -79,7 +94,7 @@ impl Context<'_> {
             let unit = named(std::iter::once((drained.index, None, &drained.identity)));
             of_operator("drain", &format!("has drained device {unit}: {}", drained.reason))
         };
-        self.note(notes, || drained.iter().map(entry).collect());
+        self.note(When::Afterwards, notes, || drained.iter().map(entry).collect());
     }
 
     pub(super) fn note_undrained(&self, drained: &[Drained], notes: &mut Notes) {
@@ -88,13 +103,13 @@ impl Context<'_> {
             let what = format!("lets device {unit} be granted again, which was drained: {}", drained.reason);
             of_operator("undrain", &what)
         };
-        self.note(notes, || drained.iter().map(entry).collect());
+        self.note(When::Afterwards, notes, || drained.iter().map(entry).collect());
     }
 
     pub(super) fn note_refusal(&self, owner: &Owner, error: &Error) {
         self.is_refusal_noted.set(true);
         // With an error no warning is said.
-        self.note(&mut Notes::default(), || {
+        self.note(When::Afterwards, &mut Notes::default(), || {
             let mut entry = self.entry("refusal", owner, "gave nothing to");
             entry.message += &format!(": {}", error.chain());
             vec![entry]
@@ -126,9 +141,12 @@ impl Context<'_> {
     }
 
     /// Entries are made only where they can be written.
-    fn note(&self, notes: &mut Notes, entries: impl FnOnce() -> Vec<Entry>) {
+    fn note(&self, when: When, notes: &mut Notes, entries: impl FnOnce() -> Vec<Entry>) {
         let Some(sink) = self.host.history(self.log) else { return };
-        let patience = self.deadline.left().clamp(PATIENCE.1, PATIENCE.0);
+        let patience = match when {
+            When::UnderLock => PATIENCE.1,
+            When::Afterwards => self.deadline.left().clamp(PATIENCE.1, PATIENCE.0),
+        };
         let (Err(error), Log::File(path)) = (sink.write(&entries(), patience), self.log) else { return };
         let path = path.display();
         notes.warn(match error.kind() {

@@ -80,7 +80,7 @@ pub(super) fn run(
     let mut answer = Answer::new(context, options.print);
     let handing = Handing { context, owner: &requester, ledger, guard };
     handing.prepare(&given, &mut answer, notes)?;
-    let note = |notes: &mut Notes| context.note_taken(&requester, &change, notes);
+    let note = |when, notes: &mut Notes| context.note_taken(&requester, &change, when, notes);
     handing.commit(&change, &mut answer, &|error| error, &note, notes)
 }
 

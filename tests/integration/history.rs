@@ -214,3 +214,39 @@ fn a_log_that_cannot_be_written_is_warned_of() {
     let refused = refused.args(["--", "true"]).assert().code(1).get_output().stderr.clone();
     assert_eq!(String::from_utf8(refused).unwrap().lines().count(), 1);
 }
+
+/// Half a line is none.
+#[test]
+fn a_log_without_room_for_the_line_is_warned_of() {
+    if !may_mount("a_log_without_room_for_the_line_is_warned_of") {
+        return;
+    }
+    let (host, owner) = (Sandbox::with_gpus(1), Process::start());
+    let script = "mkdir full && mount -t tmpfs -o size=4096 none full && head -c 4090 /dev/zero >full/log && exec \"$0\" \"$@\"";
+    let program = host.program(&format!("allocate 1 --owner {} --log full/log", owner.pid()));
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).arg(program.get_program()).args(program.get_args());
+    let output = command.current_dir(host.path()).output().unwrap();
+    let warning = "gpu-coord: warning: the history lacks this: cannot write to full/log: No space left on device (os error 28)\n";
+    assert_eq!(
+        (output.stdout.as_slice(), String::from_utf8(output.stderr).unwrap()),
+        (&b"0\n"[..], warning.to_owned())
+    );
+}
+
+/// The first process of a container takes in whoever has lost its parent, and would never wait for it.
+#[test]
+fn nothing_is_left_to_whoever_takes_orphans_in() {
+    if !may_mount("nothing_is_left_to_whoever_takes_orphans_in") {
+        return;
+    }
+    let host = Sandbox::with_gpus(1);
+    let program = host.program("exec 1 --log ./log");
+    let mut command = Command::new("unshare");
+    command.args(["-p", "-f", "--mount-proc"]).arg(program.get_program()).args(program.get_args());
+    let script = "read -r children </proc/1/task/1/children; echo \"$$ [$children]\"; cat log";
+    command.args(["--", "sh", "-c", script]).current_dir(host.path());
+    let output = command.output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.starts_with("1 []\n") && stdout.contains("Z gave device 0 ("), "{stdout}");
+}

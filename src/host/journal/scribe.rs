@@ -2,8 +2,9 @@
 //!
 //! Whoever opens or writes to a file on a file system that is frozen, or whose server is gone, waits in the kernel,
 //! and a program with a thread that does so cannot end. So it is done by a process that has nothing else open, the
-//! lock least of all, and is left behind if it takes too long. It is the child of a child that has ended: a command
-//! that we become would wonder about one of its own.
+//! lock least of all, and is left behind if it takes too long. It is the child of a child, which waits for it, and is
+//! ended if that takes too long: a command that we become would wonder about a child of its own, and whoever takes
+//! orphans in (the first process of a container) about what it never started.
 
 #![expect(unsafe_code, reason = "what a child does after fork has no safe form")]
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork, pipe2};
 
@@ -52,9 +54,14 @@ pub(super) fn append(path: &Path, text: &str, patience: Duration) -> io::Result<
         }
         ForkResult::Parent { child } => {
             drop(report);
+            let written = read(File::from(answer), Deadline::after(patience));
+            if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+                // It fails only if the child has ended.
+                let _ = kill(child, Signal::SIGKILL);
+            }
             // Where SIGCHLD is ignored it has been reaped already.
             let _ = waitpid(child, None);
-            read(File::from(answer), Deadline::after(patience))
+            written
         }
     }
 }
@@ -78,17 +85,24 @@ fn read(mut answer: File, deadline: Deadline) -> io::Result<()> {
     }
 }
 
-/// Leaves the writing to a child, which belongs to nobody from then on.
+/// Leaves the writing to a child, which belongs to nobody once this process is ended.
 ///
 /// # Safety
 /// To be called in a child after fork(2), of a program that may have more threads: it makes system calls alone.
 unsafe fn leave(task: &Task<'_>) -> ! {
-    // SAFETY: the same holds for the child of the child.
+    // SAFETY: the same holds for the child of the child; the calls take numbers alone.
     unsafe {
-        if libc::fork() == 0 {
-            write(task)
+        close_others(task.report);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        match libc::fork() {
+            0 => write(task),
+            -1 => report(task, *libc::__errno_location()),
+            child => {
+                libc::close(task.report); // the end of the writer is the end of the answer
+                libc::waitpid(child, std::ptr::null_mut(), 0);
+                libc::_exit(0)
+            }
         }
-        libc::_exit(0)
     }
 }
 
@@ -97,11 +111,23 @@ unsafe fn leave(task: &Task<'_>) -> ! {
 unsafe fn write(task: &Task<'_>) -> ! {
     // SAFETY: all of them take numbers, or pointers to what the caller allocated.
     unsafe {
-        close_others(task.report);
         let file = libc::open(task.path.as_ptr(), FLAGS, MODE);
-        let length = libc::ssize_t::try_from(task.text.len()).unwrap_or(libc::ssize_t::MAX);
-        let is_written = file >= 0 && libc::write(file, task.text.as_ptr().cast(), task.text.len()) == length;
-        let error = if is_written { 0 } else { *libc::__errno_location() };
+        if file < 0 {
+            report(task, *libc::__errno_location());
+        }
+        match usize::try_from(libc::write(file, task.text.as_ptr().cast(), task.text.len())) {
+            Ok(length) if length == task.text.len() => report(task, 0),
+            Ok(_) => report(task, libc::ENOSPC), // for a part there was room
+            Err(_) => report(task, *libc::__errno_location()),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`leave`].
+unsafe fn report(task: &Task<'_>, error: i32) -> ! {
+    // SAFETY: the pointer is to what lives here.
+    unsafe {
         libc::write(task.report, error.to_ne_bytes().as_ptr().cast(), 4);
         libc::_exit(0)
     }
