@@ -199,7 +199,7 @@ fn status_is_whole_while_others_write() {
         let reader = scope.spawn(|| {
             let mut seen = 0;
             while !is_over.load(Ordering::Relaxed) {
-                seen += look(&host);
+                seen += look(&host, 5).unwrap_or(0);
             }
             seen
         });
@@ -227,15 +227,37 @@ fn take_and_give_back(host: &Sandbox, owner: &Process) -> usize {
     count
 }
 
-/// One look: how many grants are seen, none of them in part.
-fn look(host: &Sandbox) -> usize {
+/// A crowd that starts at once, as after a restart of the host.
+#[test]
+fn status_is_whole_while_100_callers_allocate() {
+    const CALLERS: usize = 100;
+    let host = Sandbox::with_gpus(2 * CALLERS as u32);
+    let owners: Vec<Process> = (0..CALLERS).map(|_| Process::start()).collect();
+    let start =
+        |owner: &Process| Running::start(host.program(&format!("allocate 2 --owner {}", owner.pid())));
+    let callers: Vec<Running> = owners.iter().map(start).collect();
+    let mut seen = 0;
+    while seen < CALLERS {
+        let Some(now) = look(&host, 2 * CALLERS) else { continue };
+        assert!(now >= seen, "{seen} grants were seen, and then {now}");
+        seen = now;
+    }
+    for caller in callers {
+        assert_eq!(caller.end().0, End::Exit(0));
+    }
+    assert_eq!(look(&host, 2 * CALLERS), Some(CALLERS));
+}
+
+/// One look: how many grants are seen, none of them in part; `None` on a machine so slow that the lock was not had
+/// in a second.
+fn look(host: &Sandbox, units: usize) -> Option<usize> {
     let output = host.program("status --json").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     let devices = status["devices"].as_array().unwrap();
-    assert_eq!(devices.len(), 5);
+    assert_eq!(devices.len(), units);
     if status["warnings"] != serde_json::json!([]) {
-        return 0; // read without the lock, on a machine so slow that it was not had in a second
+        return None;
     }
     let mut grants: BTreeMap<&str, usize> = BTreeMap::new();
     for unit in devices.iter().map(|device| &device["units"][0]).filter(|unit| unit["state"] == "held") {
@@ -243,5 +265,5 @@ fn look(host: &Sandbox) -> usize {
         *grants.entry(unit["owner"]["grant"].as_str().unwrap()).or_default() += 1;
     }
     assert!(grants.values().all(|lines| *lines == 2), "{status:#}");
-    grants.len()
+    Some(grants.len())
 }

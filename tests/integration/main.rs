@@ -12,6 +12,7 @@ mod concurrency;
 mod containers;
 mod coordination;
 mod crash;
+mod diagnosis;
 mod disk;
 mod docs;
 mod doctor;

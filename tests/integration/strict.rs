@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::fake_nvml::Host;
+use crate::reclaim::reclaim;
 use crate::running::locked;
 use crate::sandbox::{PROGRAM, Process, Sandbox};
 use crate::tree::Tree;
@@ -100,7 +101,11 @@ impl Case {
         let line = line.replace("OWNER", &format!("--owner {}", self.owner.pid()));
         let (line, words) = line.split_once(" -- ").unwrap_or((&line, ""));
         let has_record = !["check", "devices"].iter().any(|command| line.starts_with(command));
-        let mut command = if has_record { self.host.program(line) } else { self.without_record(line) };
+        let mut command = match line {
+            "reclaim" => reclaim(&self.host, ""),
+            _ if has_record => self.host.program(line),
+            _ => self.without_record(line),
+        };
         command.args((!words.is_empty()).then_some("--")).args(words.split_ascii_whitespace());
         command.envs(self.variable);
         command

@@ -1,13 +1,16 @@
 //! `status` on a real terminal, and `status --watch`.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use nix::pty::{Winsize, openpty};
+use nix::sys::signal::Signal;
 
+use crate::running::wait_until;
 use crate::sandbox::{Process, Sandbox};
 
 /// What the program shows on a terminal of that width.
@@ -44,6 +47,88 @@ fn a_terminal_is_given_colours_and_lines_of_its_width() {
     }
     let piped = host.command("status").output().unwrap();
     assert!(!String::from_utf8(piped.stdout).unwrap().contains('\x1b'));
+}
+
+/// `status --watch` on a terminal that is its controlling one, read as it comes.
+struct Screen {
+    child: Child,
+    terminal: File,
+    /// What was shown and not looked at yet.
+    shown: String,
+}
+
+/// It clears the terminal, and begins at its top left.
+const ANEW: &str = "\x1b[2J\x1b[H";
+
+impl Screen {
+    fn start(host: &Sandbox, columns: u16) -> Screen {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(Some(&size), None).unwrap();
+        let program = host.program("status --watch");
+        let mut command = Command::new("setsid");
+        command.args(["--ctty".as_ref(), program.get_program()]).args(program.get_args());
+        command.env_clear().current_dir(host.path());
+        let terminal = || Stdio::from(pty.slave.try_clone().unwrap());
+        let child = command.stdin(terminal()).stdout(terminal()).stderr(terminal()).spawn().unwrap();
+        Screen { child, terminal: File::from(pty.master), shown: String::new() }
+    }
+
+    /// What is on the screen once it has shown `text`, and every byte of it came.
+    #[track_caller]
+    fn until(&mut self, text: &str) -> String {
+        loop {
+            let screen = self.shown.rsplit(ANEW).next().unwrap();
+            if screen.contains(text) && screen.ends_with('\n') {
+                return screen.to_owned();
+            }
+            let mut bytes = [0; 4096];
+            let count = self.terminal.read(&mut bytes).unwrap();
+            self.shown += &String::from_utf8(bytes[..count].to_vec()).unwrap().replace("\r\n", "\n");
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_terminal_is_drawn_anew_until_ctrl_c() {
+    let host = Sandbox::with_gpus(2);
+    let mut screen = Screen::start(&host, 200);
+    let first = screen.until("\x1b[32mfree\x1b[0m");
+    assert!(screen.shown.starts_with(ANEW) && first.starts_with("INDEX  MODEL"), "{:?}", screen.shown);
+    let mut named = Command::new("bash");
+    named
+        .args(["-c", "exec -a $'a\\e[31m\\nb\\u009b1m' sleep 1000"])
+        .env("LC_ALL", "C.UTF-8")
+        .stdout(Stdio::null());
+    let mut named = named.spawn().unwrap();
+    let comm = format!("/proc/{}/comm", named.id());
+    wait_until("it sleeps", || std::fs::read_to_string(&comm).unwrap() == "sleep\n");
+    host.answers(&format!("allocate 1 --owner {}", named.id()), "0\n");
+    let second = screen.until("held");
+    assert!(
+        second.contains(&format!("{}  root", named.id())) && second.contains("a\\x1b[31m\\nb"),
+        "{second:?}"
+    );
+    let plain = second.replace("\x1b[32mfree\x1b[0m", "").replace('\n', "");
+    assert!(!plain.contains(char::is_control), "{second:?}");
+    named.kill().unwrap();
+    named.wait().unwrap();
+    screen.until("\x1b[33mstale\x1b[0m");
+    screen.terminal.write_all(b"\x03").unwrap();
+    assert_eq!(screen.child.wait().unwrap().signal(), Some(Signal::SIGINT as i32));
+}
+
+#[test]
+fn a_terminal_of_one_column_is_drawn_on() {
+    let host = Sandbox::with_gpus(2);
+    let mut screen = Screen::start(&host, 1);
+    assert_eq!(screen.until("I\n0\n1\n"), "I\n0\n1\n");
 }
 
 /// `status --watch`, read as it comes.
