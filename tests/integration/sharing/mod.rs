@@ -3,6 +3,7 @@
 mod configuration;
 mod crowd;
 mod mig;
+mod model;
 mod mps;
 mod quotas;
 mod shares;
