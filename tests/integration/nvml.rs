@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::fake_nvml::{Answer, Host};
 use crate::running::{Running, wait_until};
-use crate::sandbox::{PROGRAM, Process, is_root, skip};
+use crate::sandbox::{PROGRAM, Process, is_root, may_mount, skip};
 use crate::strace;
 
 /// What the child is called.
@@ -430,6 +430,46 @@ fn it_runs_where_memory_may_not() {
         let answer = Answer::of(&command.output().unwrap());
         assert_eq!((answer.stdout.as_str(), answer.stderr.as_str()), ("0,1\n", ""), "{noexec}");
     }
+}
+
+/// And where nothing may be run that was just written, neither in memory nor in a directory, NVML fails, and the
+/// vendor's tool is asked instead.
+#[test]
+fn where_nothing_new_may_run_the_tool_is_asked() {
+    const TEST: &str = "where_nothing_new_may_run_the_tool_is_asked";
+    /// What this test needs below the directories is seen there still.
+    const MOUNT: &str = r#"set -e
+        mount -t tmpfs none /proc/driver; mkdir -p /proc/driver/nvidia/gpus
+        mount --bind /tmp /mnt
+        for directory in /run /var/tmp /dev/shm /tmp; do mount -t tmpfs -o noexec,mode=1777 none $directory; done
+        for directory in $KEPT; do
+            mkdir -p $directory
+            case $directory in /tmp/*) mount --bind /mnt/${directory#/tmp/} $directory ;; esac
+        done
+        echo 2 > /proc/sys/vm/memfd_noexec; [ $(cat /proc/sys/vm/memfd_noexec) = 2 ]
+        cd $HERE; exec "$@""#;
+    if !may_mount(TEST) {
+        return;
+    }
+    let host = Host::new().smi("echo '0, GPU-1, 0000:01:00.0, A, 1, 1, P0, Default, 0, 550.54.15, Disabled'");
+    let built = Path::new(PROGRAM).parent().unwrap();
+    let kept = [built, &host.driver, &host.path("")].map(|path| path.display().to_string());
+    let run = |source: &str| {
+        let mut command = host.environment("unshare");
+        command.args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", MOUNT, "sh", PROGRAM]);
+        command.args(["1", "--source", source]).env("LD_LIBRARY_PATH", host.driver.join("usr/lib64"));
+        command.env("KEPT", kept.join(" ")).env("HERE", host.path(""));
+        Answer::of(&command.output().unwrap())
+    };
+    run("nvml").refuses(4, "nvml: it cannot be started: Permission denied (os error 13)");
+    let answer = run("auto");
+    assert_eq!((answer.status, answer.stdout.as_str()), (Some(0), "0\n"), "{}", answer.stderr);
+    let warning = "gpu-coord: warning: devices are read from nvidia-smi, since nvml failed: ";
+    assert!(
+        answer.stderr.starts_with(warning) && answer.stderr.contains("(os error 13)"),
+        "{}",
+        answer.stderr
+    );
 }
 
 #[test]
