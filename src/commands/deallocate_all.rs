@@ -190,3 +190,39 @@ fn is_of(host: &Host, assignment: &Assignment, pid: u32) -> bool {
     let is_from_here = assignment.is_the_scripts() || assignment.owner.pid_namespace == host.pid_namespace();
     assignment.owner.pid == pid && is_from_here
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn what_is_not_known_here_may_be_what_was_recorded() {
+        let all = Owner { start: Some(5), boot: Some("b".to_owned()), pid_namespace: Some(1), ..Owner::of_pid(4711) };
+        for (case, here, may_be_it) in [
+            ("all is known",           all.clone(),                                       true),
+            ("no boot",                Owner { boot: None, ..all.clone() },               true),
+            ("no namespace",           Owner { pid_namespace: None, ..all.clone() },      true),
+            ("no start",               Owner { start: None, ..all.clone() },              true),
+            ("no boot, another start", Owner { boot: None, start: Some(6), ..all.clone() }, false),
+            ("another boot",           Owner { boot: Some("c".to_owned()), ..all.clone() }, false),
+            ("another namespace",      Owner { pid_namespace: Some(2), ..all.clone() },   false),
+            ("another pid",            Owner { pid: 4712, boot: None, ..all.clone() },    false),
+        ] {
+            assert_eq!(may_be(&here, &all), may_be_it, "{case}");
+        }
+        let less = Owner { boot: None, ..all.clone() };
+        assert!(!may_be(&all, &less), "what was not recorded is not what is known here");
+        for (here, is_refused) in [(all.clone(), false), (less, true)] {
+            let line = Assignment {
+                owner: all.clone(),
+                grant: Some(crate::assignment::Grant { id: 1, of: 1 }),
+                ..Assignment::of_the_script(3, 4711)
+            };
+            let record = Record { assignments: vec![line], ..Record::default() };
+            let checked = check_known(&record, &Found::Owner(here));
+            let problem = checked.err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(problem.starts_with("index 3 is recorded for a process with pid 4711, and it cannot"), is_refused);
+        }
+    }
+}
