@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use crate::assignment::{Record, Withheld};
+use crate::assignment::{Assignment, Drained, Record, Withheld};
 use crate::coordination::format::{self, Line};
 
 /// A longer free line is left alone: reusing it would mean padding all of it.
@@ -150,12 +150,13 @@ impl Text {
     }
 }
 
-/// A last line without its line end was cut short, and a pid that was cut short is another pid.
+/// A last line without its line end was cut short, and a pid that was cut short is another pid, an identity no
+/// device's.
 fn cut(line: Line, is_cut: bool) -> Line {
     match line {
-        Line::Held(assignment) if is_cut => {
+        Line::Held(Assignment { index, .. }) | Line::Drained(Drained { index, .. }) if is_cut => {
             let problem = "is cut short: the last line has no end".to_owned();
-            Line::Withheld { index: assignment.index, problem }
+            Line::Withheld { index, problem }
         }
         Line::Waiter(_) if is_cut => Line::Free(Vec::new()),
         line => line,
@@ -190,10 +191,12 @@ mod tests {
 
     #[test]
     fn a_last_line_without_its_end_withholds_its_index() {
-        let text = Text::read(b"0 11\n1 47".to_vec());
-        assert_eq!(text.record.assignments.len(), 1);
-        assert_eq!((text.record.withheld[0].index, text.record.withheld[0].line), (1, 2));
-        assert!(text.is_cut);
+        for line in ["1 47", "! 1\tuuid=GPU-12"] {
+            let text = Text::read(format!("0 11\n{line}").into());
+            assert_eq!((text.record.assignments.len(), text.record.drained.len()), (1, 0), "{line}");
+            assert_eq!((text.record.withheld[0].index, text.record.withheld[0].line), (1, 2), "{line}");
+            assert!(text.is_cut);
+        }
     }
 
     #[test]
