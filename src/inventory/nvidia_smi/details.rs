@@ -13,7 +13,7 @@ const BEGINNING: &str = "<?xml";
 const END: &str = "</nvidia_smi_log>";
 
 /// A GPU.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Details {
     pub(super) identity: Identity,
     pub(super) minor: Option<u32>,

@@ -1,0 +1,42 @@
+//! How long each target takes for inputs of 10 MB (the first word: of so many MB), the longest first: what grows faster
+//! than its input is seen at once. `cargo run --release --bin size`
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gpu_coord_fuzz::TARGETS;
+
+/// The inputs of the corpus over and over, and what parsers stumble over: one byte, and one word.
+const WORDS: [&str; 16] =
+    ["x", "0", " ", "\n", "[", "{", "\"", "<a>", "&", "%", ",", "1,", "- ", "a: ", "0 1\n", "# grant=1\n"];
+
+fn main() {
+    let megabytes = std::env::args().nth(1).map_or(10, |word| word.parse().expect("a number of MB"));
+    let bytes = megabytes * 1_000_000;
+    println!("{:<12} {:>7}  input", "target", "seconds");
+    for (name, property) in TARGETS {
+        let measured =
+            inputs(name).into_iter().map(|(what, unit)| (time(property, &fill(&unit, bytes)), what));
+        let (slowest, what) = measured.max().expect("words");
+        println!("{name:<12} {:>7.3}  {what}", slowest.as_secs_f64());
+    }
+}
+
+fn inputs(target: &str) -> Vec<(String, Vec<u8>)> {
+    let words = WORDS.iter().map(|word| (format!("{word:?}"), word.as_bytes().to_vec()));
+    let files = fs::read_dir(Path::new("corpus").join(target)).expect("run it in fuzz/");
+    let paths = files.map(|file| file.expect("a file").path());
+    let kept = paths.map(|path| (path.display().to_string(), fs::read(&path).expect("readable")));
+    kept.chain(words).filter(|(_, unit)| !unit.is_empty()).collect()
+}
+
+fn fill(unit: &[u8], bytes: usize) -> Vec<u8> {
+    unit.iter().copied().cycle().take(bytes).collect()
+}
+
+fn time(property: fn(&[u8]), bytes: &[u8]) -> Duration {
+    let begun = Instant::now();
+    property(bytes);
+    begun.elapsed()
+}
