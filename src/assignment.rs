@@ -97,6 +97,14 @@ impl Assignment {
         }
     }
 
+    /// The unit for people: `0`, the share `0#1`, the instance `0 (MIG-...)`.
+    pub(crate) fn unit(&self) -> String {
+        let slot = self.slot.map(|slot| format!("#{slot}")).unwrap_or_default();
+        let instance = self.identity.uuid.as_ref().filter(|uuid| uuid.starts_with("MIG-"));
+        let instance = instance.map(|uuid| format!(" ({uuid})")).unwrap_or_default();
+        format!("{}{slot}{instance}", self.index)
+    }
+
     /// A line of Flink's script names an index and a pid and nothing else.
     pub(crate) fn is_the_scripts(&self) -> bool {
         self.grant.is_none() && self.owner.start.is_none()

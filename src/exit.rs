@@ -1,6 +1,6 @@
 //! The exit statuses: a status says who can act on it.
 
-/// What the program ends with. Keep this list and `EXIT STATUS` in README.md the same; a test compares them.
+/// What the program ends with. Keep this list and `Exit statuses` in README.md the same; a test compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done.

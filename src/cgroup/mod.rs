@@ -3,12 +3,13 @@
 //! One group for each owner, called after it, below the group that the owner was in. Its rules are the
 //! kernel's own from then on: they need no process of ours, and end with the group.
 //!
-//! Invariants, each with the test that holds it (`tests/integration/isolation.rs`):
+//! Invariants, each with the test that holds it (`tests/integration/isolation/`):
 //! * A group without our name is never removed, and a program that is not ours never detached
 //!   (`a_foreign_program_stays_and_both_deny`).
 //! * Nobody is moved into a group that was not proven to deny (`what_is_not_proven_is_undone`).
 //!
-//! Not here: which nodes are denied to whom (`commands`, which knows the inventory and the record).
+//! Not here: who is given what, and so which nodes are denied to whom (`commands`, which knows the inventory and the
+//! record; which rules that makes is in [`denylist`]).
 
 mod confined;
 pub(crate) mod denylist;

@@ -48,6 +48,10 @@ impl Script<'_> {
                 None => findings.extend(self.words(program, &words, *line, rules)),
             }
         }
+        // A misspelt option may have been meant to be that.
+        if findings.is_empty() {
+            findings.extend(self.uncoordinated(program));
+        }
         self.units(program, rules, &mut findings);
         findings
     }
@@ -93,6 +97,19 @@ impl Script<'_> {
                 known.map(|_| Finding::new(line, documented())).collect()
             }
         }
+    }
+
+    /// Whoever says `--no-coordination` means it.
+    fn uncoordinated(&self, program: Program) -> Option<Finding> {
+        let (args, line) = self.args.as_ref().map_or(("", self.amount.1), |(args, line)| (args, *line));
+        let says = |word: &str| args.split_ascii_whitespace().any(|other| other == word);
+        let is_said = ["--enable-coordination-mode", "--enable-coordination", "--no-coordination"].map(says);
+        if program != Program::GpuCoord || !self.sees_the_host || is_said.contains(&true) {
+            return None;
+        }
+        let text = "without `--enable-coordination-mode` every TaskManager of a host is told the same GPUs; add it \
+                    to the args, also where `gpu-coord exec` starts the TaskManager";
+        Some(Finding::new(line, text.to_owned()))
     }
 
     /// Of which resource, and whether they can be had.

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::PossibleValue;
+use clap::builder::{NonEmptyStringValueParser, PossibleValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::values::{Wait, amount, log, namespace, pid, seconds, wait};
@@ -383,7 +383,7 @@ pub(crate) struct Release {
 #[derive(Args, Debug)]
 pub(crate) struct Drain {
     /// Why, for whoever looks at it
-    #[arg(long, value_name = "TEXT", required = true)]
+    #[arg(long, value_name = "TEXT", required = true, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) reason: String,
     #[command(flatten)]
     pub(crate) by_hand: ByHand,

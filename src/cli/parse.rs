@@ -11,12 +11,14 @@ use super::configuration::{self, Configuration};
 use super::environment::Environment;
 use super::message::{Origin, explain};
 use super::options::{
-    Allocate, Cli, Command, Common, Discover, Drain, Exec, Release, SourceOptions, Undrain,
+    Allocate, Cli, Command, Common, DEFAULT_COORDINATION_FILE, Discover, Drain, Exec, FileOptions, Release,
+    SourceOptions, Undrain,
 };
 use super::variables::{self, Variable};
 use crate::config::Config;
 use crate::error::Error;
 use crate::host::journal::Log;
+use crate::inventory::Source;
 use crate::notes::Notes;
 
 /// What the command line asks for.
@@ -137,48 +139,85 @@ fn broken(error: &clap::Error) -> Error {
     Error::Usage(error.kind().to_string())
 }
 
-/// The caller has fewer rights than the program: it must not choose what is read with them.
+/// The caller has fewer rights than the program: it must not choose what is read or written with them.
 fn distrust(command: &mut Command, notes: &mut Notes) -> Result<(), Error> {
-    if matches!(command, Command::Exec(_)) {
-        let problem = "exec is refused: this program runs with more rights than its caller";
-        return Err(Error::Usage(problem.to_owned()));
+    let refused = match command {
+        Command::Exec(_) => Some("exec"),
+        Command::Check(_) => Some("check"),
+        _ => None,
+    };
+    if let Some(name) = refused {
+        return Err(Error::Usage(format!(
+            "{name} is refused: this program runs with more rights than its caller"
+        )));
     }
-    let cause = "is ignored: this program runs with more rights than its caller";
-    let (common, source) = options_of(command);
+    if let Command::Doctor(options) = command
+        && options.flink_conf.take().is_some()
+    {
+        notes.warn(ignored("--flink-conf"));
+    }
+    let Paths { common, file, source } = paths_of(command);
     if common.config.take().is_some() {
-        notes.warn(format!("--config {cause}"));
+        notes.warn(ignored("--config"));
     }
     if matches!(common.log, Log::File(_)) {
         common.log = Log::Auto;
-        notes.warn(format!("--log {cause}"));
+        notes.warn(ignored("--log"));
     }
     if common.root != Path::new("/") {
         common.root = PathBuf::from("/");
-        notes.warn(format!("--root {cause}"));
+        notes.warn(ignored("--root"));
     }
-    if source.is_some_and(|source| source.driver_root.take().is_some()) {
-        notes.warn(format!("--driver-root {cause}"));
+    if let Some(file) = file.filter(|file| file.coordination_file != Path::new(DEFAULT_COORDINATION_FILE)) {
+        file.coordination_file = PathBuf::from(DEFAULT_COORDINATION_FILE);
+        notes.warn(ignored("--coordination-file"));
+    }
+    let Some(source) = source else { return Ok(()) };
+    if source.driver_root.take().is_some() {
+        notes.warn(ignored("--driver-root"));
+    }
+    if matches!(source.source, Source::File(_)) {
+        source.source = Source::Auto;
+        notes.warn(ignored("--source file:PATH"));
     }
     Ok(())
 }
 
-/// What commands have in common, and where the devices are read from, for those that read them.
-fn options_of(command: &mut Command) -> (&mut Common, Option<&mut SourceOptions>) {
-    match command {
+fn ignored(option: &str) -> String {
+    format!("{option} is ignored: this program runs with more rights than its caller")
+}
+
+/// The options that name what is read and written; `None`: the command has none.
+struct Paths<'a> {
+    common: &'a mut Common,
+    file: Option<&'a mut FileOptions>,
+    source: Option<&'a mut SourceOptions>,
+}
+
+fn paths_of(command: &mut Command) -> Paths<'_> {
+    let (common, file, source) = match command {
         Command::Discover(Discover { allocation, .. }) | Command::Allocate(Allocate { allocation }) => {
-            (&mut allocation.request.common, Some(&mut allocation.request.source))
+            let request = &mut allocation.request;
+            (&mut request.common, Some(&mut request.file), Some(&mut request.source))
         }
-        Command::Exec(Exec { request, .. }) => (&mut request.common, Some(&mut request.source)),
-        Command::DeallocateAll(options) => (&mut options.common, None),
-        Command::Reclaim(options) => (&mut options.common, Some(&mut options.source)),
+        Command::Exec(Exec { request, .. }) => {
+            (&mut request.common, Some(&mut request.file), Some(&mut request.source))
+        }
+        Command::DeallocateAll(options) => (&mut options.common, Some(&mut options.file), None),
+        Command::Reclaim(options) => {
+            (&mut options.common, Some(&mut options.file), Some(&mut options.source))
+        }
         Command::Release(Release { by_hand, .. })
         | Command::Drain(Drain { by_hand, .. })
-        | Command::Undrain(Undrain { by_hand }) => (&mut by_hand.common, Some(&mut by_hand.source)),
-        Command::Status(options) => (&mut options.common, Some(&mut options.source)),
-        Command::Doctor(options) => (&mut options.common, Some(&mut options.source)),
-        Command::Devices(options) => (&mut options.common, Some(&mut options.source)),
-        Command::Check(options) => (&mut options.common, Some(&mut options.source)),
-    }
+        | Command::Undrain(Undrain { by_hand }) => {
+            (&mut by_hand.common, Some(&mut by_hand.file), Some(&mut by_hand.source))
+        }
+        Command::Status(options) => (&mut options.common, Some(&mut options.file), Some(&mut options.source)),
+        Command::Doctor(options) => (&mut options.common, Some(&mut options.file), Some(&mut options.source)),
+        Command::Devices(options) => (&mut options.common, None, Some(&mut options.source)),
+        Command::Check(options) => (&mut options.common, None, Some(&mut options.source)),
+    };
+    Paths { common, file, source }
 }
 
 #[cfg(test)]
@@ -282,13 +321,27 @@ mod tests {
     fn raised_privilege_chooses_no_root() {
         let argv = "2 --root /tmp --driver-root /tmp --coordination-file /c";
         let (task, warnings) = asked(argv, &[("GPU_COORD_PRINT", "uuid")], true).unwrap();
-        for says in ["root: \"/\"", "driver_root: None", "print: Word(Index)", "coordination_file: \"/c\""] {
+        for says in [
+            "root: \"/\"",
+            "driver_root: None",
+            "print: Word(Index)",
+            "file: FileOptions { coordination_file: \"/var/",
+        ] {
             assert!(task.contains(says), "{task}");
         }
         let cause = "is ignored: this program runs with more rights than its caller";
         assert_eq!(
             warnings,
-            ["the environment", "--root", "--driver-root"].map(|what| format!("{what} {cause}"))
+            ["the environment", "--root", "--coordination-file", "--driver-root"]
+                .map(|what| format!("{what} {cause}"))
         );
+        let (task, warnings) = asked("devices --source file:/secret", &[], true).unwrap();
+        assert!(task.contains("source: Auto"), "{task}");
+        assert_eq!(warnings, [format!("--source file:PATH {cause}")]);
+        let (task, warnings) = asked("doctor --flink-conf /secret", &[], true).unwrap();
+        assert!(task.contains("flink_conf: None"), "{task}");
+        assert_eq!(warnings, [format!("--flink-conf {cause}")]);
+        let refused = "check is refused: this program runs with more rights than its caller";
+        assert_eq!(asked("check /secret", &[], true).unwrap_err(), refused);
     }
 }

@@ -78,11 +78,16 @@ pub(super) fn undrain(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     }
 }
 
-/// Frees what is recorded of units whose owners are dead, or cannot be judged. A living owner keeps what it has.
+/// Frees what is recorded of units whose owners are dead, or cannot be judged. A living owner keeps what it has: of a
+/// shared device the others' shares are freed all the same.
 pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes) -> Result<(), Error> {
     let hand = Hand::of(context, options, notes)?;
     let _guard = context.guard(&options.file.coordination_file);
-    let Some(ledger) = hand.ledger(notes)? else { return Ok(()) };
+    let Some(ledger) = hand.ledger(notes)? else {
+        let path = options.file.coordination_file.display();
+        notes.warn(format!("nobody holds these units: there is no {path}"));
+        return Ok(());
+    };
     let record = ledger.record();
     let occupancy = policy::occupancy(&hand.inventory, record);
     let judged = Judged::new(&context.host, record, ledger.facts(), Some(&occupancy));
@@ -103,13 +108,23 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
             "device {index} is not released: {alive}, or release it with `gpu-coord reclaim --force`"
         )));
     }
-    if let Some(living) = released.iter().find(|position| judged.standing(**position) == Standing::Alive) {
+    let is_alive = |position: &usize| judged.standing(*position) == Standing::Alive;
+    let index = |position: &usize| record.assignments[*position].index;
+    let living: Vec<usize> = released.iter().copied().filter(is_alive).collect();
+    released.retain(|position| !living.contains(position));
+    let freed: Vec<u32> = released.iter().map(index).collect();
+    if let Some(living) = living.iter().find(|position| !freed.contains(&index(position))) {
         return Err(kept(&record.assignments[*living]));
     }
     let mut change = judged.change(Some(&hand.inventory), false);
     change.stale.retain(|position| !released.contains(position));
     change.settled.retain(|(position, _)| !released.contains(position));
     change.passed = rest_of_grants(record, &released);
+    let left = |position: &usize| {
+        let line = &record.assignments[*position];
+        format!("kept index {} of pid {}, which lives\n", line.unit(), line.owner.pid)
+    };
+    let left: String = living.iter().map(left).collect();
     let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();
     notes.detail(format!("{} released", policy::units(released.len() as u128)));
     change.released = released;
@@ -117,8 +132,9 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     super::block_signals();
     ledger.commit(&change)?;
     context.note_by_hand(&given_back, notes);
-    let line = |line: &Assignment| format!("released index {} of pid {}\n", line.index, line.owner.pid);
-    context.print(&given_back.iter().map(line).collect::<String>(), notes)
+    let line = |line: &Assignment| format!("released index {} of pid {}\n", line.unit(), line.owner.pid);
+    let done: String = given_back.iter().map(line).collect();
+    context.print(&(done + &left), notes)
 }
 
 /// What keeps a unit is told, if it is no owner.

@@ -57,9 +57,7 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();
     change.released = released;
     ledger.commit(&change)?;
-    if let Some(first) = given_back.first() {
-        context.note_release(&first.owner, &given_back, notes);
-    }
+    context.note_release(&given_back, notes);
     Ok(change.released.len())
 }
 

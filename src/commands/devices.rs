@@ -42,25 +42,45 @@ fn as_json(
     json::document(&context.host, Some(inventory), fields, notes)
 }
 
+/// A column's head, and its cell.
+type Column = (&'static str, fn(&Device) -> Option<String>);
+
+/// What only some sources tell has a column only if one of the devices has it.
+const EXTRAS: [Column; 3] = [
+    ("MODE", |device| device.compute_mode.clone()),
+    ("ERRORS", |device| device.uncorrected_errors.map(|errors| errors.to_string())),
+    ("PROCESSES", |device| {
+        let pids = device.processes.as_ref()?.iter().map(|user| user.pid.to_string());
+        Some(pids.collect::<Vec<_>>().join(" ")).filter(|pids| !pids.is_empty())
+    }),
+];
+
 fn as_table(inventory: &Inventory, selection: &Selection, shown: &[(usize, &Device)]) -> String {
     let heads = ["INDEX", "MODEL", "MEMORY", "MINOR", "UUID", "PCI", "ID", "HEALTH"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let is_told = |extra: &&Column| shown.iter().any(|(_, device)| (extra.1)(device).is_some());
+    let extras: Vec<_> = EXTRAS.iter().filter(is_told).collect();
+    let heads = heads.into_iter().chain(extras.iter().map(|extra| extra.0));
+    let mut rows = vec![heads.map(str::to_owned).collect::<Vec<_>>()];
     for (position, device) in shown {
-        rows.push(row(device));
+        let told = extras.iter().map(|extra| (extra.1)(device).unwrap_or_default());
+        rows.push(row(device).into_iter().chain(told).collect());
         let units = inventory.units_of(Part::whole(*position)).filter(|unit| selection.takes(unit));
         let parts = units.filter_map(|unit| unit.instance.zip(device.instances.as_ref()));
-        rows.extend(parts.map(|(at, instances)| part(device, &instances[at])));
+        let blank = extras.iter().map(|_| String::new());
+        rows.extend(parts.map(|(at, instances)| {
+            part(device, &instances[at]).into_iter().chain(blank.clone()).collect::<Vec<_>>()
+        }));
     }
     table(&rows, None, None)
 }
 
 /// An instance, below its device.
-fn part(device: &Device, instance: &Instance) -> Vec<String> {
+fn part(device: &Device, instance: &Instance) -> [String; 8] {
     let profile = instance.profile.as_deref().unwrap_or_default();
-    vec![
+    [
         device.index.to_string(),
         format!("MIG {profile}").trim_end().to_owned(),
-        memory(instance.memory_mib),
+        memory(None, instance.memory_mib),
         String::new(),
         instance.uuid.clone().unwrap_or_default(),
         String::new(),
@@ -69,20 +89,22 @@ fn part(device: &Device, instance: &Instance) -> Vec<String> {
     ]
 }
 
-fn memory(mib: Option<u64>) -> String {
-    mib.map(|mib| format!("{mib} MiB")).unwrap_or_default()
+/// What is in use of all there is, as far as it is told.
+fn memory(used: Option<u64>, all: Option<u64>) -> String {
+    let used = used.map(|used| format!("{used}/")).unwrap_or_default();
+    all.map(|all| format!("{used}{all} MiB")).unwrap_or_default()
 }
 
 fn health(device: &Device) -> String {
     device.health.reason().map_or_else(|| "sound".to_owned(), |reason| format!("sick: {reason}"))
 }
 
-fn row(device: &Device) -> Vec<String> {
-    let Device { index, identity, name, memory_mib, minor, .. } = device;
-    vec![
+fn row(device: &Device) -> [String; 8] {
+    let Device { index, identity, name, memory_mib, memory_used_mib, minor, .. } = device;
+    [
         index.to_string(),
         name.clone().unwrap_or_default(),
-        memory(*memory_mib),
+        memory(*memory_used_mib, *memory_mib),
         minor.map(|minor| minor.to_string()).unwrap_or_default(),
         identity.uuid.clone().unwrap_or_default(),
         identity.pci.map(|pci| pci.to_string()).unwrap_or_default(),

@@ -68,9 +68,19 @@ impl Context<'_> {
         self.note(when, notes, || vec![self.entry("taken", owner, &what())]);
     }
 
-    pub(super) fn note_release(&self, owner: &Owner, released: &[Assignment], notes: &mut Notes) {
-        let what = || format!("took device {} back from", units(released.iter()));
-        self.note(When::Afterwards, notes, || vec![self.entry("release", owner, &what())]);
+    /// What owners have given back: several, if they are of one unit of the service manager.
+    pub(super) fn note_release(&self, released: &[Assignment], notes: &mut Notes) {
+        let mut owners: Vec<&Owner> = Vec::new();
+        for line in released {
+            if !owners.iter().any(|owner| owner.is(&line.owner)) {
+                owners.push(&line.owner);
+            }
+        }
+        let entry = |owner: &Owner| {
+            let its = released.iter().filter(|line| line.owner.is(owner));
+            self.entry("release", owner, &format!("took device {} back from", units(its)))
+        };
+        self.note(When::Afterwards, notes, || owners.into_iter().map(entry).collect());
     }
 
     pub(super) fn note_reclaimed(&self, stale: &[Assignment], notes: &mut Notes) {

@@ -13,7 +13,7 @@ use crate::notes::Notes;
 
 const VERSION: u32 = 1;
 
-/// What both `status` and `devices` begin and end with; `fields` goes between.
+/// What `status`, `devices` and `doctor` print: `fields`, and what all of them say beside.
 pub(super) fn document(
     host: &Host,
     inventory: Option<&Inventory>,

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::eligible;
 use super::quota::Sum;
 use super::view::View;
 use crate::device::{Device, Health};
@@ -48,15 +49,16 @@ impl View<'_> {
     }
 
     fn devices(&self, text: &mut Text) {
+        let shown = eligible::shown(self.inventory, self.selection);
         let each = |text: &mut Text, name: &str, value: &dyn Fn(&Device) -> Option<u64>| {
-            for device in &self.inventory.devices {
+            for (_, device) in &shown {
                 if let Some(value) = value(device) {
                     text.sample(name, &[("index", &device.index.to_string()), ("id", &id(device))], value);
                 }
             }
         };
         text.family("gpu_coord_device_info", "A device, with what is known of it.");
-        for device in &self.inventory.devices {
+        for (_, device) in &shown {
             let (index, model) = (device.index.to_string(), device.name.clone().unwrap_or_default());
             let labels = [
                 ("index", &*index),
@@ -77,7 +79,7 @@ impl View<'_> {
     /// By resource and state: a series for each unit would be of no use.
     fn units(&self, text: &mut Text) {
         let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-        for place in &self.occupancy.places {
+        for place in self.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
             let resource = self.resources.name(&place.unit).unwrap_or_default();
             let state = place.state(self.inventory, self.standing).name();
             *counts.entry((resource, state)).or_default() += 1;

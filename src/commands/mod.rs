@@ -1,6 +1,7 @@
-//! What each command does: the order of calls, and nothing else.
+//! What each command does.
 //!
-//! Only here do the inventory, the record and the policy meet.
+//! Only here do the inventory, the record, the policy and isolation meet: what needs two of them is decided here, each
+//! decision in a file of its own.
 
 mod allocate;
 mod answer;

@@ -20,8 +20,7 @@ pub(super) fn check(context: &Context<'_>, resources: &Resources, units: &[Unit]
         return Ok(());
     }
     let problem = format!(
-        "no MPS control daemon answers here; start it with `CUDA_MPS_PIPE_DIRECTORY={} nvidia-cuda-mps-control -d`, or \
-         see packaging/systemd/nvidia-mps.service",
+        "no MPS control daemon answers here; start it with `CUDA_MPS_PIPE_DIRECTORY={} nvidia-cuda-mps-control -d`",
         pipe.display()
     );
     Err(Error::File { path: pipe, problem })

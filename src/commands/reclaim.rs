@@ -130,8 +130,8 @@ impl Reclaimer<'_> {
     fn released(&self, record: &Record, change: &Change) -> String {
         let verb = if self.is_dry { "would release" } else { "released" };
         let line = |position: &usize| {
-            let Assignment { index, owner, .. } = &record.assignments[*position];
-            format!("{verb} index {index} of pid {}\n", owner.pid)
+            let line = &record.assignments[*position];
+            format!("{verb} index {} of pid {}\n", line.unit(), line.owner.pid)
         };
         change.stale.iter().map(line).collect()
     }
@@ -139,8 +139,8 @@ impl Reclaimer<'_> {
     fn kept(&self, record: &Record, kept: &BTreeMap<usize, String>) -> String {
         let verb = if self.is_dry { "would keep" } else { "kept" };
         let line = |(position, reason): (&usize, &String)| {
-            let Assignment { index, owner, .. } = &record.assignments[*position];
-            format!("{verb} index {index} of pid {}: {reason}\n", owner.pid)
+            let line = &record.assignments[*position];
+            format!("{verb} index {} of pid {}: {reason}\n", line.unit(), line.owner.pid)
         };
         kept.iter().map(line).collect()
     }

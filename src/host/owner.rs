@@ -85,8 +85,14 @@ pub(crate) fn find(
         return of_service(host, form, service);
     }
     let parent = parent(host)?;
-    let is_wrapped = form == Form::Discover && wrapper::is_one(host, &parent);
-    let process = if is_wrapped { wrapper::behind(host, parent, notes) } else { parent };
+    let process = match form {
+        Form::Discover if wrapper::is_one(host, &parent) => wrapper::behind(host, parent, notes),
+        Form::Discover => parent,
+        Form::Allocate | Form::DeallocateAll => {
+            wrapper::warn_of_tool(host, &parent, notes);
+            parent
+        }
+    };
     as_owner(host, &process).map(Found::Owner)
 }
 

@@ -11,10 +11,14 @@ use crate::notes::Notes;
 #[rustfmt::skip] // a table
 const WRAPPERS: [&str; 36] = [
     "sh", "bash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "fish", "busybox", "toybox",
+    // From here on what does nothing beside (`TOOLS`).
     "sudo", "sudo-rs", "doas", "su", "runuser", "setpriv", "capsh", "gosu",
     "env", "timeout", "nice", "ionice", "chrt", "taskset", "numactl", "prlimit", "setsid", "setarch", "stdbuf",
     "flock", "nohup", "time", "strace", "unshare", "nsenter",
 ];
+
+/// Where in the list the tools begin, which run one command and no script.
+const TOOLS: usize = 11;
 
 /// What a JVM is called.
 const JVM: &str = "java";
@@ -27,6 +31,17 @@ const SETTLED_SECONDS: u64 = 5;
 
 pub(crate) fn is_one(host: &Host, process: &Process) -> bool {
     is_called(host, process, &WRAPPERS)
+}
+
+/// Warns of a caller that ends with this call, where nobody is looked for behind it.
+pub(crate) fn warn_of_tool(host: &Host, parent: &Process, notes: &mut Notes) {
+    if is_called(host, parent, &WRAPPERS[TOOLS..]) {
+        let (pid, name) = (parent.pid, parent.name.escape_default());
+        notes.warn(format!(
+            "the owner is {name}, pid {pid}, which ends with this call; name the process that holds the units with \
+             --owner PID"
+        ));
+    }
 }
 
 /// The JVM that a wrapper was started from, or else the wrapper.

@@ -95,17 +95,20 @@ fn accept(probe: Probe, found: Found, silent: &[(Probe, Silence)], notes: &mut N
 /// source that failed could have named one.
 pub(super) fn refusal(silent: &[(Probe, Silence)]) -> Error {
     let mut none = "`--source file:PATH` or simulated:N need no driver";
-    let mut broken = None;
+    const UNSURE: &str = "run it by hand, and see that it is the vendor's own";
+    let (mut broken, mut unsure) = (None, None);
     for (probe, why) in silent {
         match why {
             Silence::Late { limit, cure, .. } => return late(*probe, *limit, cure, silent),
-            Silence::Broken { cure, .. } => broken = broken.or(Some(cure)),
+            Silence::Broken { cure, .. } => broken = broken.or(Some(*cure)),
+            // Something else may have answered in the tool's name.
+            Silence::Nothing { sure: false, .. } if *probe == Probe::NvidiaSmi => unsure = Some(UNSURE),
             Silence::Nothing { .. } => none = "if it has one, `dmesg` says why the driver did not start it",
             Silence::Absent(_) => {}
         }
     }
     let reasons = reasons(silent.iter());
-    Error::Inventory(match broken {
+    Error::Inventory(match broken.or(unsure) {
         Some(cure) => format!("the devices cannot be read: {reasons}; {cure}"),
         None => format!("no GPU on this host: {reasons}; {none}"),
     })
@@ -156,6 +159,7 @@ mod tests {
             (absent(),       absent(),       Exit::Host,     "no GPU on this host: nvidia-smi: not there; procfs: not there; `--source file:PATH` or simulated:N need no driver"),
             (nothing(true),  absent(),       Exit::Host,     "no GPU on this host: nvidia-smi: none; procfs: not there; if it has one, `dmesg`"),
             (absent(),       nothing(false), Exit::Host,     "no GPU on this host: nvidia-smi: not there; procfs: none; if it has one, `dmesg`"),
+            (nothing(false), absent(),       Exit::Host,     "the devices cannot be read: nvidia-smi: none; procfs: not there; run it by hand"),
             (broken(),       absent(),       Exit::Host,     "the devices cannot be read: nvidia-smi: cannot list it: Input/output error; procfs: not there; mend it"),
             (nothing(false), broken(),       Exit::Host,     "the devices cannot be read: nvidia-smi: none; procfs: cannot list it"),
             (late(),         broken(),       Exit::Deadline, "the deadline of 0.5 s passed while waiting for nvidia-smi: it did not end; procfs: cannot list it: Input/output error; "),

@@ -11,7 +11,7 @@ const MOST_SIMULATED: u32 = 1_000_000;
 /// Where an inventory comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The first of [`Probe::AUTO`] that answers.
+    /// The first of [`Probe::AUTO`] that answers, unless there are GPUs of two vendors.
     Auto,
     /// That one and no other.
     Probe(Probe),

@@ -155,7 +155,7 @@ fn options_of_the_script_are_those_of_the_program() {
     };
     for (args, problem) in [
         ("--enable-coordination", None),
-        ("--print=uuid --cgroup", None),
+        ("--print=uuid --enable-coordination --cgroup", None),
         (
             "--enable-coordinatoin",
             Some(

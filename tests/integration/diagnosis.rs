@@ -79,8 +79,8 @@ fn a_record_that_ages_is_warned_of() {
     let record = directory.path().join("record").display().to_string();
     let tree = Tree::new().file("root/usr/lib/tmpfiles.d/tmp.conf", "q /var/tmp 1777 root root 30d\n");
     let aged = format!(
-        "systemd-tmpfiles removes {record} when nobody has touched it for some weeks, although GPUs are held; install \
-         packaging/tmpfiles.d/gpu-coord.conf"
+        "systemd-tmpfiles removes {record} when nobody has touched it for some weeks, although GPUs are held; put a \
+         line `x {record}` into a file of /etc/tmpfiles.d"
     );
     has(&doctor(&tree, &record), "warn", "file", &aged);
     let tree = tree.file("root/etc/tmpfiles.d/gpus.conf", &format!("x {record}\n"));

@@ -89,6 +89,40 @@ fn grants_releases_and_refusals_are_written_to_the_journal() {
     assert!(journal.is_empty());
 }
 
+/// Two owners of one unit of the service manager, of which one line each is written.
+#[test]
+fn what_a_unit_gives_back_is_written_of_each_owner() {
+    if !may_mount("what_a_unit_gives_back_is_written_of_each_owner") {
+        return;
+    }
+    let (journal, first, second) = (Journal::listen(), Process::start(), Process::start());
+    let ask = |line: &str| {
+        let unit = "SYSTEMD_EXEC_PID=$$ INVOCATION_ID=fedcba9876543210fedcba9876543210";
+        let script = format!(
+            "mount -t tmpfs none /run && mkdir -p /run/systemd/journal && touch /run/systemd/journal/socket && mount --bind \
+             socket /run/systemd/journal/socket && export {unit} && exec \"$0\" {line} --coordination-file coordination"
+        );
+        let output = Command::new("unshare")
+            .current_dir(journal.path())
+            .args(["-m", "sh", "-c", &script, PROGRAM])
+            .output();
+        assert!(output.unwrap().status.success(), "{line}");
+    };
+    for owner in [&first, &second] {
+        ask(&format!("allocate 1 --source simulated:2 --owner {}", owner.pid()));
+        journal.entry();
+    }
+    ask("deallocateAll");
+    for (index, owner) in [(0, first.pid()), (1, second.pid())] {
+        let said = journal.entry()[0].clone();
+        let says = format!(
+            "MESSAGE=took device {index} (GPU-00000000-0000-4000-8000-00000000000{index}) back from pid {owner}"
+        );
+        assert!(said.starts_with(&says), "{said}");
+    }
+    assert!(journal.is_empty());
+}
+
 #[test]
 fn what_is_taken_over_is_written_and_nothing_where_it_is_not_wanted() {
     if !may_mount("what_is_taken_over_is_written_and_nothing_where_it_is_not_wanted") {

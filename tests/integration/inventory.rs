@@ -50,7 +50,7 @@ fn a_tool_that_misbehaves_is_no_source() {
     for (case, script, says) in [
         ("prints 1 GB",      "head -c 1000000000 /dev/zero",                "the devices cannot be read: nvml: not asked below --root; nvidia-smi: it printed more than 1048576 bytes on standard output; procfs: no root/proc/driver/nvidia/gpus"),
         ("errors without end", "while :; do echo error >&2; done",          "it printed more than 65536 bytes on standard error"),
-        ("prints nothing",   "",                                            "no GPU on this host: nvml: not asked below --root; nvidia-smi: it printed no device; procfs: no "),
+        ("prints nothing",   "",                                            "the devices cannot be read: nvml: not asked below --root; nvidia-smi: it printed no device; procfs: no root/proc/driver/nvidia/gpus: the driver is not loaded; run it by hand, and see that it is the vendor's own"),
         ("exits 255",        "exit 255",                                    "nvidia-smi: exit status 255: an unknown error"),
         ("a sentence",       "echo 'Failed to initialize NVML: Unknown Error'", "nvidia-smi: it printed what is no card: `Failed to initialize NVML: Unknown Error`"),
         ("control bytes",    "printf '\\033[2J\\tX\\n'",                    "it printed what is no card: `\\u{1b}[2J\\tX`"),
@@ -318,9 +318,9 @@ fn a_divided_card_is_offered_as_its_instances() {
     assert_eq!(
         lines[1..],
         [
-            "0 NVIDIA L4 23034 MiB 1 GPU-1-a 0000:01:00.0 - sound",
-            "1 NVIDIA A100 40960 MiB 0 GPU-2-a 0000:02:00.0 - sound",
-            "1 MIG 2g.10gb 4864 MiB - MIG-b-1 - - sound",
+            "0 NVIDIA L4 1/23034 MiB 1 GPU-1-a 0000:01:00.0 - sound Default 0",
+            "1 NVIDIA A100 1/40960 MiB 0 GPU-2-a 0000:02:00.0 - sound Default 0",
+            "1 MIG 2g.10gb 4864 MiB - MIG-b-1 - - sound - -",
         ]
     );
     let host = host.card("0000:02:00.0", "Device Minor: 5\n");

@@ -41,6 +41,21 @@ fn metrics_count_units_by_resource_and_state() {
 }
 
 #[test]
+fn metrics_are_of_what_is_selected() {
+    let host = Sandbox::with_gpus(3);
+    let lines = |line: &str| {
+        let stdout = host.command(line).assert().code(0).get_output().stdout.clone();
+        String::from_utf8(stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let selected = lines("status --prometheus --devices 1");
+    let of_devices = selected.iter().filter(|line| line.starts_with("gpu_coord_device_info"));
+    assert!(of_devices.clone().count() == 1 && of_devices.clone().all(|line| line.contains("index=\"1\"")));
+    let free = "gpu_coord_units{resource=\"nvidia.com/gpu\",state=\"free\"}";
+    assert!(selected.contains(&format!("{free} 1")), "{selected:#?}");
+    assert!(lines("status --prometheus").contains(&format!("{free} 3")));
+}
+
+#[test]
 fn promtool_finds_nothing() {
     if !is_there("promtool_finds_nothing", "promtool") {
         return;

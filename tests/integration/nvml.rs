@@ -60,6 +60,37 @@ fn everything_is_told() {
     assert_eq!(answer["devices"][1]["units"], json!([instance(0), instance(2)]));
 }
 
+/// Columns of what only some sources tell.
+#[test]
+fn the_table_has_what_there_is_to_tell() {
+    let host = Host::new().with("MIG", "1:2").with("PID", "0:7,0:8").with("MODE", "0:3");
+    let output = host.run("devices");
+    let table: Vec<Vec<&str>> = output
+        .stdout
+        .lines()
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .collect();
+    let heads =
+        ["INDEX", "MODEL", "MEMORY", "MINOR", "UUID", "PCI", "ID", "HEALTH", "MODE", "ERRORS", "PROCESSES"];
+    assert_eq!(table[0], heads);
+    let uuid = "GPU-fa4e0000-0000-4000-8000-000000000000";
+    let first = [
+        "0",
+        "NVIDIA Fake, 40GB",
+        "256/40960 MiB",
+        "1",
+        uuid,
+        "0000:1a:00.0",
+        "-",
+        "sound",
+        "Exclusive_Process",
+        "0",
+        "7 8",
+    ];
+    assert_eq!(table[1], first);
+    assert_eq!(table[3][8..], ["-", "-", "-"], "an instance has none of these");
+}
+
 #[test]
 fn an_old_driver_is_asked_in_old_forms() {
     let device = Host::old().with("PID", "0:7,0:8").devices()["devices"][0].clone();

@@ -206,6 +206,26 @@ fn the_jvm_is_the_owner_also_behind_wrappers() {
     }
 }
 
+/// What asks for itself through a tool would hold nothing a moment later.
+#[test]
+fn a_tool_that_ends_with_the_call_is_warned_of() {
+    let host = Sandbox::with_gpus(2);
+    for (line, stdout) in [("allocate 1", "0\n"), ("deallocateAll", "")] {
+        let program = host.program(line);
+        let mut tool = Command::new("timeout");
+        tool.arg("60").arg(program.get_program()).args(program.get_args()).current_dir(host.path());
+        let child = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        let output = child.wait_with_output().unwrap();
+        let warning = format!(
+            "gpu-coord: warning: the owner is timeout, pid {pid}, which ends with this call; name the process that holds \
+             the units with --owner PID\n"
+        );
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), warning);
+        assert_eq!((output.status.code(), &*output.stdout), (Some(0), stdout.as_bytes()));
+    }
+}
+
 #[test]
 fn allocate_takes_its_parent_as_it_is() {
     let stage = Stage::with_gpus(1);

@@ -21,7 +21,7 @@ pub(crate) fn reclaim(host: &Sandbox, words: &str) -> Command {
 }
 
 #[track_caller]
-fn reclaims(host: &Sandbox, words: &str, stdout: &str) {
+pub(crate) fn reclaims(host: &Sandbox, words: &str, stdout: &str) {
     assert_eq!(Running::start(reclaim(host, words)).end(), answer(stdout));
 }
 
@@ -38,8 +38,9 @@ fn with_a_dead_owner() -> (Sandbox, Process, u32) {
 fn what_the_dead_hold_is_released_and_told() {
     let (host, living, dead) = with_a_dead_owner();
     let before = host.text();
-    host.answers(
-        "reclaim --dry-run",
+    reclaims(
+        &host,
+        "--dry-run",
         &format!("would release index 1 of pid {dead}\nwould release index 2 of pid {dead}\n"),
     );
     assert_eq!(host.text(), before);

@@ -23,8 +23,8 @@ fn memory_is_shown_as_far_as_the_source_tells() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
     let expected = [
         "0|NVIDIA Fake, 40GB|256/40960 MiB|free|-|-|-|-",
-        "1|NVIDIA Fake, 40GB MIG 1g.5gb|-/4864 MiB|free|-|-|-|-",
-        "1|NVIDIA Fake, 40GB MIG 1g.5gb|-/4864 MiB|free|-|-|-|-",
+        "1|NVIDIA Fake, 40GB MIG 1g.5gb MIG-fa4e0000-0000-4000-8000-000001000000|-/4864 MiB|free|-|-|-|-",
+        "1|NVIDIA Fake, 40GB MIG 1g.5gb MIG-fa4e0000-0000-4000-8000-000001000002|-/4864 MiB|free|-|-|-|-",
     ];
     assert_eq!(rows(&output.stdout)[..3], expected);
     let host = Sandbox::with_source("file:devices.json");

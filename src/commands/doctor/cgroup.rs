@@ -3,6 +3,7 @@
 use super::{Context, Findings};
 use crate::cgroup;
 use crate::cgroup::membership::Version;
+use crate::error::Error;
 use crate::host::owner;
 
 const CHECK: &str = "cgroup";
@@ -19,6 +20,9 @@ pub(super) fn look(context: &Context<'_>, findings: &mut Findings) {
                 CHECK,
                 format!("--cgroup={version} denies, as it is proven with a device that is not there"),
             ),
+            Err(error @ Error::Deadline { .. }) => {
+                findings.warn(CHECK, format!("--cgroup={version} could not be tried: {}", error.chain()));
+            }
             Err(error) => {
                 findings.ok(CHECK, format!("--cgroup={version} is not to be had: {}", error.chain()))
             }

@@ -30,7 +30,8 @@ pub(super) fn look(
         }
         Ok((inventory, resources)) => {
             let (count, source) = (inventory.devices.len(), &inventory.source);
-            findings.ok("source", format!("{count} devices by {source}, in {} ms", took.as_millis()));
+            let devices = if count == 1 { "device" } else { "devices" };
+            findings.ok("source", format!("{count} {devices} by {source}, in {} ms", took.as_millis()));
             if took > SLOW {
                 findings.warn(
                     "source",

@@ -8,7 +8,7 @@ use crate::assignment::{Assignment, Standing, Waiter};
 use crate::commands::quota::Sum;
 use crate::commands::table::{Paint, table};
 use crate::commands::{isolation, json};
-use crate::device::Part;
+use crate::device::{Instance, Part};
 use crate::host::Host;
 use crate::policy::{Place, State};
 
@@ -133,10 +133,14 @@ impl View<'_> {
             None => device.index.to_string(),
         };
         let name = device.name.as_deref().unwrap_or_default();
-        let profile = instance.map(|instance| instance.profile.as_deref().unwrap_or_default());
+        // By its UUID an operator drains one of several alike.
+        let parts = |instance: &Instance| {
+            let words = [Some("MIG"), instance.profile.as_deref(), instance.uuid.as_deref()];
+            words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+        };
         Cells {
             index,
-            model: profile.map_or_else(|| name.to_owned(), |profile| format!("{name} MIG {profile}")),
+            model: instance.map_or_else(|| name.to_owned(), |instance| format!("{name} {}", parts(instance))),
             memory: match instance {
                 // What of it is in use no source tells.
                 Some(instance) => memory(None, instance.memory_mib),

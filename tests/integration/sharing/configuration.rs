@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::{Host, sliced};
 use crate::fake_nvml::Answer;
+use crate::reclaim::reclaims;
 use crate::sandbox::{PROGRAM, is_root, may_mount};
 
 const UUID: &str = "GPU-00000000-0000-4000-8000-000000000000\n";
@@ -56,7 +57,7 @@ fn options_of_other_commands_are_passed_over() {
     host.answers("1", UUID);
     let output = host.command("status").assert().code(0).stderr("").get_output().stdout.clone();
     assert!(output.starts_with(b"{"), "status has --json");
-    host.answers("reclaim", "");
+    reclaims(&host.sandbox, "--config config.yaml", "");
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn no_daemon(pipe: &Path) -> String {
     let pipe = pipe.display();
     format!(
         "{pipe}: no MPS control daemon answers here; start it with `CUDA_MPS_PIPE_DIRECTORY={pipe} \
-         nvidia-cuda-mps-control -d`, or see packaging/systemd/nvidia-mps.service"
+         nvidia-cuda-mps-control -d`"
     )
 }
 

@@ -1,5 +1,6 @@
 //! Shares in the record and in the answer, and what becomes of them when the configuration changes.
 
+use std::fs;
 use std::process::Stdio;
 
 use super::{Host, none_free, sliced};
@@ -208,4 +209,26 @@ fn what_exec_was_given_is_asked_for_once_however_it_is_shared_by_then() {
     assert_eq!(host.shares().len(), 3);
     asks_inside(&host, &sliced(4), &sliced(2), &says);
     host.release(&others);
+}
+
+/// What a living owner has of the device stays its own.
+#[test]
+fn a_share_that_nobody_can_judge_is_released_beside_those_of_the_living() {
+    let host = Host::new(2, &sliced(2));
+    let owner = host.owner_of("1", "0\n");
+    let uuid = "GPU-00000000-0000-4000-8000-000000000000";
+    let elsewhere = format!(
+        "0 7\tv=1;slot=1;grant=00000000000000aa;of=1;uuid={uuid};start=5;boot={};pidns=1;uid=0\n",
+        "0".repeat(32)
+    );
+    fs::write(host.sandbox.file(), host.sandbox.text() + &elsewhere).unwrap();
+    let pid = owner.pid();
+    let says = format!("released index 0#1 of pid 7\nkept index 0#0 of pid {pid}, which lives\n");
+    host.answers("release 0 --force", &says);
+    assert_eq!(host.shares(), [(0, Some(0))]);
+    let refused = format!(
+        "device 0 is held by pid {pid}, which lives; end it, or let it give back what it has with `gpu-coord \
+         deallocateAll --owner {pid}`"
+    );
+    host.refuses("release 0 --force", 6, &refused);
 }

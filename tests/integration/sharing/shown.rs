@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Host, sliced};
+use crate::reclaim::reclaims;
 use crate::sandbox::Process;
 
 const CONFIG: &str = "version: v1
@@ -133,5 +134,5 @@ fn the_record_is_shown_where_the_devices_of_the_configuration_are_not() {
     let stderr = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
     assert_eq!(stderr, format!("gpu-coord: warning: {problem}; only the record is shown\n"));
     let gone = owner.kill();
-    host.answers("reclaim", &format!("released index 0 of pid {gone}\n"));
+    reclaims(&host.sandbox, "--config config.yaml", &format!("released index 0#0 of pid {gone}\n"));
 }
