@@ -58,7 +58,7 @@ impl fmt::Display for PciAddress {
 }
 
 /// All that names one device for ever; never its index, which moves when another card falls off the bus.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     /// An NVIDIA or MIG UUID, as the driver writes it.
     pub(crate) uuid: Option<String>,

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::Context;
 use super::judged::Judged;
-use super::remains::Remains;
+use super::remains::{Others, Remains};
 use crate::assignment::{Assignment, Owner, Record, Standing};
 use crate::cgroup::Group;
 use crate::cli::DeallocateAll;
@@ -51,8 +51,9 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
         return Ok(0);
     }
     let mut change = judged.change(None, false);
-    change.stale.retain(|position| !released.contains(position));
-    change.settled.retain(|(position, _)| !released.contains(position));
+    let freed: BTreeSet<usize> = released.iter().copied().collect();
+    change.stale.retain(|position| !freed.contains(position));
+    change.settled.retain(|(position, _)| !freed.contains(position));
     change.stale.extend(emptied);
     let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();
     change.released = released;
@@ -72,18 +73,19 @@ fn undo_groups(
     notes: &mut Notes,
 ) -> Result<(Vec<usize>, Vec<usize>), Error> {
     let remains = Remains::of(&context.host, record, standing);
-    let is_gone = |at: usize| released.contains(&at) || standing(at) == Standing::Dead;
+    let all: BTreeSet<usize> = released.iter().copied().collect();
+    let others = Others::of(record, |at| all.contains(&at) || standing(at) == Standing::Dead);
     let (mut undone, mut kept, mut dissolved) = (HashMap::new(), BTreeSet::new(), BTreeSet::new());
     for position in released.iter().copied() {
         let assignment = &record.assignments[position];
         let name = assignment.cgroup.as_deref();
         let is_kept = match name {
             // Somebody else in the group has it as well, and goes on having it.
-            Some(name) if remains.is_held_beside(position, name, &is_gone) => continue,
+            Some(_) if others.hold(assignment) => continue,
             Some(name) if undone.contains_key(name) => undone[name],
             Some(name) if !is_believed(context, assignment, name, notes) => false,
             // Others in it can open what is given back until the group ends: it stays recorded so long.
-            Some(name) if remains.is_shared_with_others(name, &is_gone) => true,
+            Some(name) if others.share(name) => true,
             _ if standing(position) == Standing::Dead => remains.remove(position, notes)?,
             _ => {
                 dissolve(context, assignment)?;
@@ -96,16 +98,17 @@ fn undo_groups(
     }
     let mut free = released.clone();
     record.retain_apart(&mut free, &kept);
-    for position in released.iter().copied().filter(|position| !free.contains(position)) {
-        let Assignment { index, cgroup, .. } = &record.assignments[position];
-        let shared = cgroup.as_deref().filter(|name| remains.is_shared_with_others(name, &is_gone));
+    let freed: BTreeSet<usize> = free.iter().copied().collect();
+    for position in all.difference(&freed) {
+        let Assignment { index, cgroup, .. } = &record.assignments[*position];
+        let shared = cgroup.as_deref().filter(|name| others.share(name));
         notes.warnings.extend(shared.map(|name| {
             format!("index {index} stays recorded: others in control group {name} can open it until they end")
         }));
     }
     let is_emptied = |at: &usize| {
         let line = &record.assignments[*at];
-        !released.contains(at) && line.cgroup.as_deref().is_some_and(|name| dissolved.contains(name))
+        !all.contains(at) && line.cgroup.as_deref().is_some_and(|name| dissolved.contains(name))
     };
     Ok((free, (0..record.assignments.len()).filter(is_emptied).collect()))
 }

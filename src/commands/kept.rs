@@ -8,7 +8,7 @@ use crate::assignment::{Assignment, Record, Standing};
 use crate::device::Inventory;
 use crate::host::Host;
 use crate::notes::Notes;
-use crate::policy::{InUse, Occupancy};
+use crate::policy::{InUse, Occupancy, Place};
 
 /// A record, judged, and what is known of its devices.
 pub(super) struct Scene<'a> {
@@ -57,19 +57,18 @@ impl Scene<'_> {
     /// All lines of a grant hold or none.
     fn with_their_grants(&self, stale: &[usize], kept: BTreeMap<usize, String>) -> BTreeMap<usize, String> {
         let grant = |position: &usize| self.record.assignments[*position].grant.map(|grant| grant.id);
-        let reason = |position: &usize| {
-            let mut alike = kept.iter().filter(|(other, _)| grant(other) == grant(position));
-            let alike = grant(position).and_then(|_| alike.next()).map(|(_, reason)| reason);
-            kept.get(position).or(alike).cloned()
-        };
+        let mut alike: BTreeMap<u64, &String> = BTreeMap::new();
+        for (position, reason) in &kept {
+            let _ = grant(position).map(|id| *alike.entry(id).or_insert(reason));
+        }
+        let reason =
+            |position: &usize| kept.get(position).or_else(|| alike.get(&grant(position)?).copied()).cloned();
         stale.iter().filter_map(|position| Some((*position, reason(position)?))).collect()
     }
 
     fn is_open_to_the_living(&self, position: usize) -> bool {
         let name = self.record.assignments[position].cgroup.as_deref();
-        let is_dead = |at: usize| (self.standing)(at) == Standing::Dead;
-        name.is_some_and(|name| self.remains.is_shared_with_others(name, &is_dead))
-            && self.remains.has_orphans(position)
+        name.is_some_and(|name| self.remains.living().share(name)) && self.remains.has_orphans(position)
     }
 
     /// Who computes on the device of a line, belongs to no owner of it, and may be of the owner that has ended.
@@ -83,7 +82,9 @@ impl Scene<'_> {
             requester: None,
             processes: kin,
         };
-        let places = self.occupancy.places.iter().filter(|place| place.holders.contains(&position));
+        // They are in order.
+        let is_its = |place: &&Place<'_>| place.holders.binary_search(&position).is_ok();
+        let places = self.occupancy.places.iter().filter(is_its);
         let mut devices: Vec<usize> = places.map(|place| place.unit.device).collect();
         devices.dedup();
         let owner = &self.record.assignments[position].owner;

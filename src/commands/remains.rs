@@ -2,12 +2,12 @@
 //! every GPU and named, and not killed; what they have open they keep.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::isolation;
 use crate::assignment::{Assignment, Record, Standing};
 use crate::cgroup::Group;
-use crate::device::Inventory;
+use crate::device::{Identity, Inventory};
 use crate::error::Error;
 use crate::host::Host;
 use crate::notes::Notes;
@@ -16,29 +16,68 @@ use crate::notes::Notes;
 pub(super) struct Remains<'a> {
     host: &'a Host,
     record: &'a Record,
-    /// Of an assignment, by its position in the record.
-    standing: &'a dyn Fn(usize) -> Standing,
     /// By the group's name in the record.
     orphans: RefCell<BTreeMap<String, Vec<u32>>>,
     /// The groups whose processes are kept from every GPU by now.
     shut: RefCell<BTreeSet<String>>,
+    /// Those who live, or may.
+    living: Others<'a>,
+}
+
+/// The groups, and the units in each, that those who go on have: `exec` passes units on to several owners in one
+/// group. Looked through once, however many lines a record has.
+pub(super) struct Others<'a> {
+    groups: HashSet<&'a str>,
+    units: HashSet<(&'a str, Option<u32>, &'a Identity)>,
+}
+
+impl<'a> Others<'a> {
+    /// Of all lines but those that `is_gone` names, by their positions in the record.
+    pub(super) fn of(record: &'a Record, is_gone: impl Fn(usize) -> bool) -> Others<'a> {
+        let lines = record.assignments.iter().enumerate();
+        let confined = lines.filter_map(|(at, line)| Some((at, unit_of(line)?)));
+        let units: HashSet<_> = confined.filter(|(at, _)| !is_gone(*at)).map(|(_, unit)| unit).collect();
+        Others { groups: units.iter().map(|(name, ..)| *name).collect(), units }
+    }
+
+    /// Whether one of them has the group.
+    pub(super) fn share(&self, name: &str) -> bool {
+        self.groups.contains(name)
+    }
+
+    /// Whether one of them, in the group of that line, has its unit as well.
+    pub(super) fn hold(&self, line: &Assignment) -> bool {
+        unit_of(line).is_some_and(|unit| self.units.contains(&unit))
+    }
+}
+
+/// A unit, as somebody confined has it.
+fn unit_of(line: &Assignment) -> Option<(&str, Option<u32>, &Identity)> {
+    line.cgroup.as_deref().map(|name| (name, line.slot, &line.identity))
 }
 
 impl<'a> Remains<'a> {
     pub(super) fn of(
         host: &'a Host,
         record: &'a Record,
-        standing: &'a dyn Fn(usize) -> Standing,
+        standing: &dyn Fn(usize) -> Standing,
     ) -> Remains<'a> {
-        Remains { host, record, standing, orphans: RefCell::default(), shut: RefCell::default() }
+        let (orphans, shut) = (RefCell::default(), RefCell::default());
+        let living = Others::of(record, |at| standing(at) == Standing::Dead);
+        Remains { host, record, orphans, shut, living }
+    }
+
+    /// Those who live, or may.
+    pub(super) fn living(&self) -> &Others<'a> {
+        &self.living
     }
 
     /// Whether processes live on in the group of an assignment whose owner is dead, and nobody who lives has the
     /// unit. A group that cannot be looked into may have some.
     pub(super) fn has_orphans(&self, position: usize) -> bool {
-        let Some(name) = &self.record.assignments[position].cgroup else { return false };
-        let is_dead = |at: usize| (self.standing)(at) == Standing::Dead;
-        if self.is_of_an_earlier_boot(position) || self.is_held_beside(position, name, &is_dead) {
+        let line = &self.record.assignments[position];
+        let Some(name) = &line.cgroup else { return false };
+        if self.is_of_an_earlier_boot(position) || self.living().hold(line) {
             return false;
         }
         if let Some(orphans) = self.orphans.borrow().get(name) {
@@ -55,24 +94,6 @@ impl<'a> Remains<'a> {
         self.shut.borrow().contains(name)
     }
 
-    /// Whether a line names the group that is not one of those: `exec` passes units on to several owners in one group.
-    pub(super) fn is_shared_with_others(&self, name: &str, is_one: &dyn Fn(usize) -> bool) -> bool {
-        let lines = self.record.assignments.iter().enumerate();
-        lines.filter(|(_, line)| line.cgroup.as_deref() == Some(name)).any(|(at, _)| !is_one(at))
-    }
-
-    /// Whether a line that names the group, and is not one of those, has the same unit.
-    pub(super) fn is_held_beside(&self, position: usize, name: &str, is_one: &dyn Fn(usize) -> bool) -> bool {
-        let line = &self.record.assignments[position];
-        let is_it = |other: &Assignment| {
-            other.cgroup.as_deref() == Some(name)
-                && other.slot == line.slot
-                && other.identity == line.identity
-        };
-        let lines = self.record.assignments.iter().enumerate();
-        lines.filter(|(_, other)| is_it(other)).any(|(at, _)| !is_one(at))
-    }
-
     /// No process outlives a boot, and no group does.
     fn is_of_an_earlier_boot(&self, position: usize) -> bool {
         let boots = self.record.assignments[position].owner.boot.as_deref().zip(self.host.boot_id());
@@ -87,11 +108,10 @@ impl<'a> Remains<'a> {
     /// Removes the groups that are empty, and denies every GPU to those that are not. What cannot be done is a
     /// warning: it withholds nothing from the living.
     pub(super) fn clear(&self, inventory: &Inventory, notes: &mut Notes) {
-        let is_dead = |at: usize| (self.standing)(at) == Standing::Dead;
         let mut seen = BTreeSet::new();
         for (position, assignment) in self.record.assignments.iter().enumerate() {
             let Some(name) = &assignment.cgroup else { continue };
-            if seen.insert(name) && !self.is_shared_with_others(name, &is_dead) {
+            if seen.insert(name) && !self.living().share(name) {
                 self.clear_one(position, inventory, notes).unwrap_or_else(|error| notes.warn(error.chain()));
             }
         }

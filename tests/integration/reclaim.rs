@@ -166,3 +166,22 @@ fn an_ordinary_user_reclaims_what_it_may_write() {
     let released = format!("released index 1 of pid {dead}\nreleased index 2 of pid {dead}\n");
     assert_eq!(Running::start(as_nobody()).end(), answer(&released));
 }
+
+/// Each line is looked at once, and not against every other: the lock is held meanwhile.
+#[test]
+fn ten_thousand_lines_of_one_group_keep_nobody() {
+    let (host, owner) = (Sandbox::with_gpus(4), Process::start());
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim().replace('-', "");
+    let line = |at: u32| {
+        format!(
+            "{index} 1\tv=1;grant={at:016x};of=1;uuid=GPU-00000000-0000-4000-8000-00000000000{index};start=1;boot={boot};\
+             pidns=4026531836;uid=0;cgroup=v2:/gpu-coord-1-1;exec=0000000000000007\n",
+            index = at % 4
+        )
+    };
+    let host = host.recorded((0..10_000).map(line).collect::<String>());
+    let output = reclaim(&host, "--dry-run --deadline 60").output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(0), false));
+    let asks = format!("allocate 4 --check-dead --deadline 60 --owner {}", owner.pid());
+    host.command(&asks).assert().code(0).stdout("0,1,2,3\n");
+}
