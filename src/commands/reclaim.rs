@@ -123,7 +123,10 @@ impl Reclaimer<'_> {
                 .map(|(_, group)| format!("removed control group {}\n", group.name()))
                 .collect());
         }
-        let empty = groups.iter().filter(|(position, _)| !remains.has_orphans(*position));
+        let is_empty = |(position, group): &&(usize, Group)| {
+            !remains.has_orphans(*position) && !remains.living().share(&group.name())
+        };
+        let empty = groups.iter().filter(is_empty);
         Ok(empty.map(|(_, group)| format!("would remove control group {}\n", group.name())).collect())
     }
 

@@ -116,14 +116,20 @@ impl<'a> Passing<'a> {
         let left = (0..record.assignments.len()).filter(left).collect();
         let mut passing = Passing { units: Vec::new(), all: Vec::new(), left, group: None };
         // A line holds more by now if its device is shared in another way: of those, the first.
-        let mut seen = BTreeSet::new();
+        let mut seen: BTreeSet<usize> = BTreeSet::new();
         for place in &occupancy.places {
-            let is_its = |holder: &usize| origin(*holder).is_some() && is_alive(*holder);
-            let lines = place.holders.iter().copied().filter(is_its);
-            let lines: Vec<usize> = lines.filter(|holder| seen.insert(*holder)).collect();
+            let living = place.holders.iter().copied().filter(|holder| is_alive(*holder));
+            let (its, others): (Vec<usize>, Vec<usize>) =
+                living.partition(|holder| origin(*holder).is_some());
+            let lines: Vec<usize> = its.into_iter().filter(|holder| !seen.contains(holder)).collect();
             let Some(first) = lines.first() else { continue };
             passing.all.push(place.unit);
             passing.group = passing.group.or(record.assignments[*first].cgroup.as_deref());
+            // Who cannot see that `exec` has ended cannot see either that others have taken over what it had.
+            if !others.is_empty() {
+                continue;
+            }
+            seen.extend(&lines);
             if !lines.iter().any(|line| is_taken(*line)) {
                 passing.units.push((*first, place.unit));
             }

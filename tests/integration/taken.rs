@@ -280,6 +280,22 @@ fn what_a_helper_asked_for_stays_the_commands() {
     answers(&host, &grant, "1", &next, "0\n");
 }
 
+/// Flink's script has given it away, or whoever saw that `exec` had ended, which was not seen from here.
+#[test]
+fn what_others_hold_is_not_passed_on() {
+    let host = Sandbox::with_gpus(2);
+    let (running, grant) = given(&host, "2");
+    let (other, first, second) = (Process::start(), Process::start(), Process::start());
+    fs::write(host.file(), format!("{}0 {}\n", host.text(), other.pid())).unwrap();
+    answers(&host, &grant, "1", &first, "1\n");
+    refuses(&host, &grant, "1", &second, 1, &short("1 unit", 2, 0));
+    let mut all = vec![(0, running.pid()), (1, running.pid()), (0, other.pid()), (1, first.pid())];
+    all.sort_unstable();
+    assert_eq!(host.holders(), all);
+    other.kill();
+    answers(&host, &grant, "1", &second, "0\n");
+}
+
 /// Who holds it is told first, and nobody twice; it is one unit to a quota.
 #[test]
 fn what_is_held_by_two_is_shown_and_counted_once() {

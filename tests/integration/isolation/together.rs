@@ -147,6 +147,12 @@ fn a_grant_is_not_parted_by_what_somebody_inside_was_given() {
         let holders = stage.sandbox.holders();
         assert!(all.iter().all(|line| holders.contains(line)), "{holders:?}");
         stage.sandbox.command(&line(1)).assert().code(1).stdout("");
+        let told =
+            String::from_utf8(stage.sandbox.program("reclaim --dry-run").output().unwrap().stdout).unwrap();
+        assert!(
+            !told.contains("would remove control group") && told.contains("would keep index 1"),
+            "{told}"
+        );
         stage.release(&other);
         kill(Pid::from_raw(i32::try_from(asker).unwrap()), Signal::SIGKILL).unwrap();
         wait_until("the group is empty", || {
