@@ -51,6 +51,12 @@ pub(crate) fn confining_another<'a>(cgroup: &'a str, owner: &Owner) -> Option<(&
     })
 }
 
+/// Whether a group, as the record names it, is called after `owner`: all that is in it descends from that one.
+pub(crate) fn is_called_after(name: &str, owner: &Owner) -> bool {
+    let namesake = Namesake::parse(name.rsplit('/').next().unwrap_or_default());
+    namesake.is_some() && namesake == Namesake::of(owner)
+}
+
 /// Proves that a group can be made here that denies, and removes it again. Nobody is moved.
 pub(crate) fn try_out(host: &Host, owner: &Owner, version: Version, deadline: Deadline) -> Result<(), Error> {
     /// NVIDIA's last card: whether or not there is one.

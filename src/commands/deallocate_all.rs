@@ -6,7 +6,7 @@ use super::Context;
 use super::judged::Judged;
 use super::remains::{Others, Remains};
 use crate::assignment::{Assignment, Owner, Record, Standing};
-use crate::cgroup::Group;
+use crate::cgroup::{self, Group};
 use crate::cli::DeallocateAll;
 use crate::coordination::ledger::Ledger;
 use crate::error::Error;
@@ -75,6 +75,13 @@ fn undo_groups(
     let remains = Remains::of(&context.host, record, standing);
     let all: BTreeSet<usize> = released.iter().copied().collect();
     let others = Others::of(record, |at| all.contains(&at) || standing(at) == Standing::Dead);
+    let rest = Others::of(record, |at| all.contains(&at));
+    // What somebody dead left in the group is its namesake's to put back.
+    let is_shared = |position: usize, name: &str| {
+        let owner = &record.assignments[position].owner;
+        let is_the_deads = standing(position) == Standing::Alive && !cgroup::is_called_after(name, owner);
+        others.share(name) || (is_the_deads && rest.share(name))
+    };
     let (mut undone, mut kept, mut dissolved) = (HashMap::new(), BTreeSet::new(), BTreeSet::new());
     for position in released.iter().copied() {
         let assignment = &record.assignments[position];
@@ -85,7 +92,7 @@ fn undo_groups(
             Some(name) if undone.contains_key(name) => undone[name],
             Some(name) if !is_believed(context, assignment, name, notes) => false,
             // Others in it can open what is given back until the group ends: it stays recorded so long.
-            Some(name) if others.share(name) => true,
+            Some(name) if is_shared(position, name) => true,
             _ if standing(position) == Standing::Dead => remains.remove(position, notes)?,
             _ => {
                 dissolve(context, assignment)?;
@@ -101,7 +108,7 @@ fn undo_groups(
     let freed: BTreeSet<usize> = free.iter().copied().collect();
     for position in all.difference(&freed) {
         let Assignment { index, cgroup, .. } = &record.assignments[*position];
-        let shared = cgroup.as_deref().filter(|name| others.share(name));
+        let shared = cgroup.as_deref().filter(|name| is_shared(*position, name));
         notes.warnings.extend(shared.map(|name| {
             format!("index {index} stays recorded: others in control group {name} can open it until they end")
         }));

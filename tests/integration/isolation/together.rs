@@ -175,3 +175,21 @@ fn what_a_helper_asked_for_is_given_back_with_all() {
         stage.sandbox.command(&format!("{} --check-dead", stage.line(3, &other))).assert().code(0);
     }
 }
+
+/// What the command of exec left may have the rest open.
+#[test]
+fn nobody_gives_back_what_others_left_who_have_ended() {
+    for version in versions("nobody_gives_back_what_others_left_who_have_ended") {
+        let stage = Stage::with_gpus(version, 3);
+        let ((mut owner, asker), other) = (with_an_asker(&stage), stage.owner());
+        let warning = can_open(&stage, &owner, 0);
+        owner.kill();
+        let before = stage.sandbox.holders();
+        let mut command = stage.sandbox.command(&format!("deallocateAll --owner {asker}"));
+        command.assert().code(0).stdout("").stderr(warning);
+        assert_eq!(stage.sandbox.holders(), before);
+        let line = format!("{} --check-dead", stage.line(2, &other));
+        stage.sandbox.command(&line).assert().code(1).stdout("");
+        kill(Pid::from_raw(i32::try_from(asker).unwrap()), Signal::SIGKILL).unwrap();
+    }
+}
