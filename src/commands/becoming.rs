@@ -70,7 +70,8 @@ impl<'a> Becoming<'a> {
             self.set("GPU_COORD_VENDOR", vendor.to_string());
         }
         match &source.source {
-            Source::Auto => {}
+            // Not what is set there, and was overridden by an option.
+            Source::Auto => self.environment.push(("GPU_COORD_SOURCE", None)),
             Source::File(path) => {
                 let mut file = OsString::from("file:");
                 file.push(absolute(path)?);

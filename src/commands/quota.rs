@@ -94,8 +94,8 @@ impl<'a> Counting<'a> {
             let Some(name) = self.resources.name(&place.unit) else { continue };
             let mut grants = BTreeSet::new();
             for holder in place.holders.iter().copied().filter(|holder| !is_dead(*holder)) {
-                let origin = self.record.assignments[holder].origin;
-                if origin.is_none_or(|origin| grants.insert(origin.grant)) {
+                let Assignment { origin, slot, .. } = &self.record.assignments[holder];
+                if origin.is_none_or(|origin| grants.insert((origin.grant, *slot))) {
                     resources.insert(holder, name);
                 }
             }

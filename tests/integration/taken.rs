@@ -333,6 +333,25 @@ fn what_is_held_by_two_is_shown_and_counted_once() {
     );
 }
 
+/// Shares that a device has no more are each of any of them, and count all the same.
+#[test]
+fn shares_of_one_exec_count_each() {
+    let host = Sandbox::with_gpus(1);
+    for replicas in [2, 4] {
+        let config = format!(
+            "sharing: {{timeSlicing: {{resources: [{{name: nvidia.com/gpu, replicas: {replicas}}}]}}}}\n"
+        );
+        fs::write(host.path().join(format!("{replicas}.yaml")), config).unwrap();
+    }
+    let (_running, grant) = given(&host, "4 --namespace team --config 4.yaml");
+    answers(&host, &grant, "1 --config 4.yaml", &Process::start(), "0\n");
+    for (config, used) in [("4.yaml", 4), ("2.yaml", 4)] {
+        let output = host.program(&format!("status --json --config {config}")).output().unwrap();
+        let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(shown["namespaces"][0]["used"], used, "{config}: {shown:#}");
+    }
+}
+
 /// Somewhere else, and with nothing but the environment.
 #[test]
 fn inside_is_asked_as_exec_was() {
