@@ -63,6 +63,42 @@ systemctl start gpu-coord-reclaim.service
 gpu-coord status > /run/host/after-the-child
 "#;
 
+/// The example's unit, whose TaskManager says what it finds. There are three devices, and each instance wants two.
+const TASK_MANAGERS: &str = r#"#!/bin/bash
+set -e
+export PATH=/usr/bin:/bin GPU_COORD_SOURCE=file:/run/host/devices.json
+export GPU_COORD_COORDINATION_FILE=/run/shared/coordination
+echo 'flink:x:4242:4242::/:/bin/sh' >> /etc/passwd
+echo 'flink:x:4242:' >> /etc/group
+install -d -m 750 -g 4242 /run/shared
+install -m 660 -g 4242 /dev/null $GPU_COORD_COORDINATION_FILE
+ended() { systemctl show --value -p ActiveState $1 | grep -qE 'failed|inactive'; }
+until_it_says() { until grep -qs done /run/host/out/$1; do sleep 0.02; done; }
+systemctl start flink-taskmanager@1.service
+until_it_says 1
+gpu-coord status > /run/host/first
+systemctl start flink-taskmanager@2.service || true
+until ended flink-taskmanager@2.service; do sleep 0.02; done
+systemctl show -p Result -p ExecMainStatus flink-taskmanager@2.service > /run/host/second
+systemctl stop flink-taskmanager@1.service
+gpu-coord status > /run/host/stopped
+systemctl reset-failed flink-taskmanager@2.service
+systemctl start flink-taskmanager@2.service
+until_it_says 2
+"#;
+
+/// In the place of Flink's: who it is, what it can open, what it is told inside, and then it stays.
+const TASK_MANAGER: &str = r#"#!/bin/bash
+{
+  id -un
+  echo "$1 $CUDA_VISIBLE_DEVICES"
+  for node in zero full random; do (exec 3<>/dev/$node) 2>/dev/null && echo "+$node" || echo "-$node"; done
+  /usr/bin/gpu-coord 2
+  echo done
+} > /run/host/out/$INSTANCE 2>&1
+exec sleep 300
+"#;
+
 /// Without systemd's own units, which would do more than is asked for here.
 const ALONE: &str = "[Unit]\nDefaultDependencies=no\n[Service]\n";
 
@@ -71,27 +107,54 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-fn prepare(directory: &Path) {
+fn write_script(path: &Path, text: &str) {
+    write(path, text);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn packaged(unit: &str) -> String {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd");
+    fs::read_to_string(directory.join(unit)).unwrap()
+}
+
+fn streams(name: &str) -> String {
+    format!("StandardOutput=append:/run/host/{name}\nStandardError=append:/run/host/{name}\n")
+}
+
+/// A host on which `drive` is run. Its devices are such as everybody may open, and as are everywhere.
+fn prepare(directory: &Path, drive: &str) {
     let units = directory.join("units");
     write(&directory.join("boot"), BOOT);
-    write(&directory.join("drive"), DRIVE);
-    fs::set_permissions(directory.join("drive"), fs::Permissions::from_mode(0o755)).unwrap();
-    // Devices that everybody may open, and that are everywhere.
-    let devices =
-        r#"{"devices": [{"id": "a", "nodes": ["/dev/zero"]}, {"id": "b", "nodes": ["/dev/full"]}]}"#;
+    write_script(&directory.join("drive"), drive);
+    let devices = r#"{"devices": [{"id": "a", "nodes": ["/dev/zero"]}, {"id": "b", "nodes": ["/dev/full"]}, {"id": "c", "nodes": ["/dev/random"]}]}"#;
     write(&directory.join("devices.json"), devices);
-    let streams =
-        |name| format!("StandardOutput=append:/run/host/{name}\nStandardError=append:/run/host/{name}\n");
     let drive =
         "Type=oneshot\nDelegate=yes\nExecStart=/run/host/drive\nExecStopPost=/bin/systemctl poweroff -ff\n";
     write(&units.join("drive.service"), &(ALONE.to_owned() + drive + &streams("drive.log")));
     let source = "Environment=GPU_COORD_SOURCE=file:/run/host/devices.json GPU_COORD_VERBOSE=1\n";
     let drop_in = ALONE.to_owned() + source + &streams("reclaim.log");
     write(&units.join("gpu-coord-reclaim.service.d/alone.conf"), &drop_in);
-    let service = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd/gpu-coord-reclaim.service");
-    fs::copy(service, units.join("gpu-coord-reclaim.service")).unwrap();
+    write(&units.join("gpu-coord-reclaim.service"), &packaged("gpu-coord-reclaim.service"));
     fs::create_dir_all(directory.join("usr/bin")).unwrap();
     fs::copy(PROGRAM, directory.join("usr/bin/gpu-coord")).unwrap();
+}
+
+/// The example's unit there, but for the network, which this host has not.
+fn prepare_task_managers(directory: &Path) {
+    let unit = packaged("flink-taskmanager@.service");
+    let lines = unit.lines().filter(|line| !line.contains("network-online"));
+    let unit = lines.map(|line| line.to_owned() + "\n").collect::<String>();
+    write(&directory.join("units/flink-taskmanager@.service"), &unit);
+    let environment = "Environment=GPU_COORD_SOURCE=file:/run/host/devices.json INSTANCE=%i\n\
+                       Environment=GPU_COORD_COORDINATION_FILE=/run/shared/coordination FLINK_HOME=/run/host/flink\n\
+                       Restart=no\nSuccessExitStatus=SIGTERM\n";
+    let drop_in = ALONE.to_owned() + environment + &streams("taskmanager.log");
+    write(&directory.join("units/flink-taskmanager@.service.d/alone.conf"), &drop_in);
+    write_script(&directory.join("flink/bin/taskmanager.sh"), TASK_MANAGER);
+    fs::create_dir(directory.join("out")).unwrap();
+    // User flink is to get at all of it.
+    fs::set_permissions(directory.join("out"), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 fn in_namespaces(script: &str, directory: &Path) -> Output {
@@ -116,15 +179,36 @@ fn the_reclaim_service_may_do_what_it_has_to() {
     if !may_boot("the_reclaim_service_may_do_what_it_has_to", probe.path()) {
         return;
     }
-    prepare(directory.path());
+    prepare(directory.path(), DRIVE);
     let output = in_namespaces(ENTER, directory.path());
     let text = |name| fs::read_to_string(directory.path().join(name)).unwrap_or_default();
     let log = format!("{output:?}\n{}\n{}", text("drive.log"), text("reclaim.log"));
     // What is left of the owner keeps its unit, and may open none any more.
     let row = text("after-the-owner").lines().find(|line| line.starts_with('0')).map(ToOwned::to_owned);
-    assert!(row.is_some_and(|row| row.contains("stale") && row.ends_with("denies 1:5 1:7")), "{log}");
+    assert!(row.is_some_and(|row| row.contains("stale") && row.ends_with("denies 1:5 1:7-8")), "{log}");
     for said in ["released index 0 of pid", "outlived pid", "is empty, and is removed"] {
         assert!(text("reclaim.log").contains(said), "{said}: {log}");
     }
     assert!(text("after-the-child").contains("free") && !text("after-the-child").contains("stale"), "{log}");
+}
+
+/// As an administrator is told to start a TaskManager, on three devices.
+#[test]
+fn a_taskmanagers_unit_starts_with_its_gpus_alone_or_not_at_all() {
+    let (directory, probe) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    if !may_boot("a_taskmanagers_unit_starts_with_its_gpus_alone_or_not_at_all", probe.path()) {
+        return;
+    }
+    prepare(directory.path(), TASK_MANAGERS);
+    prepare_task_managers(directory.path());
+    let output = in_namespaces(ENTER, directory.path());
+    let text = |name| fs::read_to_string(directory.path().join(name)).unwrap_or_default();
+    let log = format!("{output:?}\n{}\n{}", text("drive.log"), text("taskmanager.log"));
+    let says = "flink\nstart-foreground \n+zero\n+full\n-random\n0,1\ndone\n";
+    assert_eq!(text("out/1"), says, "{log}");
+    assert_eq!(text("second"), "Result=exit-code\nExecMainStatus=1\n", "{log}");
+    assert!(text("taskmanager.log").contains("2 units asked for, 1 of 3 can be given"), "{log}");
+    let count = |name, state: &str| text(name).matches(&format!("  {state} ")).count();
+    assert_eq!((count("first", "held"), count("stopped", "free")), (2, 3), "{}{log}", text("stopped"));
+    assert_eq!(text("out/2"), says, "{log}");
 }
