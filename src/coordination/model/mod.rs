@@ -174,7 +174,7 @@ fn put(bytes: &mut Vec<u8>, plan: &Plan, mut left: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_record_says_what_a_set_says(

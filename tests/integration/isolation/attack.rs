@@ -81,6 +81,19 @@ fn whoever_writes_itself_into_anothers_line_frees_it_from_nothing() {
     }
 }
 
+/// What it does not keep from GPUs: a process with the rights of root can leave its group.
+#[test]
+fn an_owner_with_the_rights_of_root_can_leave_its_group() {
+    for version in versions("an_owner_with_the_rights_of_root_can_leave_its_group") {
+        let stage = Stage::with_gpus(version, 3);
+        let mut owner = stage.owner();
+        stage.confine(1, &owner, "0\n");
+        assert_eq!(owner.reach(), "+--");
+        owner.tell(&format!("echo $$ > {}/cgroup.procs; echo left", stage.cell.directory.display()));
+        assert_eq!(owner.reach(), "+++");
+    }
+}
+
 fn group(recorded: &str) -> &str {
     recorded.strip_prefix("cgroup=").unwrap()
 }
