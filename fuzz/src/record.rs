@@ -58,6 +58,9 @@ fn inventory() -> Inventory {
     Inventory { source: "fuzz".to_owned(), driver_version: None, devices, tells_instances: true }
 }
 
+/// As many lines as are looked for one by one afterwards.
+const COMPARED: usize = 1000;
+
 /// Some lines go, and a grant of two comes, with somebody who waits.
 fn changes(text: &Text, choice: u64) {
     let lines = text.record.assignments.len();
@@ -72,6 +75,9 @@ fn changes(text: &Text, choice: u64) {
         ..Change::default()
     };
     let plan = plan::plan(text, &change, false);
+    if lines > COMPARED {
+        return; // to look for each line among all is quadratic
+    }
     let whole = length(&plan);
     // Whole, and cut at one byte of those that it writes.
     let cut = usize::try_from(choice >> 16).unwrap_or(usize::MAX) % (whole + 1);
@@ -137,6 +143,9 @@ fn after(text: &Text, plan: &Plan, mut left: usize) -> Vec<u8> {
     for (writes, growth) in writes(plan) {
         for write in writes {
             let now = write.bytes.len().min(left);
+            if now == 0 {
+                return bytes;
+            }
             bytes[write.at..write.at + now].copy_from_slice(&write.bytes[..now]);
             left -= now;
         }

@@ -82,3 +82,15 @@ pub(super) fn printable(line: &[u8]) -> String {
     let more = if line.len() > LONGEST { "..." } else { "" };
     format!("{}{more}", line[..line.len().min(LONGEST)].escape_ascii())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_cut_where_it_is_told() {
+        assert_eq!(printable(b"a\x1b[2J"), "a\\x1b[2J");
+        assert_eq!(printable(&[b'x'; 60]), "x".repeat(60));
+        assert_eq!(printable(&[b'x'; 61]), "x".repeat(60) + "...");
+    }
+}

@@ -292,6 +292,16 @@ mod tests {
         }
     }
 
+    /// Also where the last line has no end, and lines that hold stay as they are.
+    #[test]
+    fn damage_of_an_earlier_boot_is_written_over_whole() {
+        let text = Text::read(b"x\n\n0 11\n\0\0\0".to_vec());
+        let plan = plan(&text, &Change::default(), true);
+        let cleared = [(0, "#"), (8, "###")].map(|(at, bytes)| Write { at, bytes: bytes.into() });
+        assert_eq!(plan.clear, cleared);
+        assert_eq!(blot(&[Span { at: 3, len: 0 }]), []);
+    }
+
     /// A living owner of a line of the script holds its unit at every byte, before and after it is settled.
     #[test]
     fn a_line_of_the_script_holds_while_it_is_settled() {
