@@ -126,7 +126,11 @@ impl<'a> Passing<'a> {
             passing.all.push(place.unit);
             passing.group = passing.group.or(record.assignments[*first].cgroup.as_deref());
             // Who cannot see that `exec` has ended cannot see either that others have taken over what it had.
-            if !others.is_empty() {
+            // Another share is another unit, however many of them there are by now.
+            let slot = |holder: &usize| record.assignments[*holder].slot;
+            let is_another =
+                |other: &usize| slot(other).zip(slot(first)).is_some_and(|(one, own)| one != own);
+            if !others.iter().all(is_another) {
                 continue;
             }
             seen.extend(&lines);
