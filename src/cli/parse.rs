@@ -124,7 +124,19 @@ fn command(
     if is_privileged {
         distrust(&mut command, notes)?;
     }
+    check_log(&paths_of(&mut command))?;
     Ok(command)
+}
+
+/// Lines of the history would make the record unreadable. Neither file is looked at: each may hang.
+fn check_log(paths: &Paths<'_>) -> Result<(), Error> {
+    let (Log::File(log), Some(file)) = (&paths.common.log, &paths.file) else { return Ok(()) };
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if whole(log) == whole(&file.coordination_file) {
+        let log = log.display();
+        return Err(Error::Usage(format!("--log: {log} is the coordination file; name another")));
+    }
+    Ok(())
 }
 
 fn text_or_error(error: &clap::Error, command: &clap::Command) -> Result<Task, Error> {

@@ -249,6 +249,22 @@ fn a_log_that_cannot_be_written_is_warned_of() {
     assert_eq!(String::from_utf8(refused).unwrap().lines().count(), 1);
 }
 
+/// Its lines would make the record unreadable.
+#[test]
+fn a_log_that_is_the_record_is_refused() {
+    let (host, owner) = (Sandbox::with_gpus(1), Process::start());
+    let line = format!("allocate 1 --owner {}", owner.pid());
+    host.answers(&line, "0\n");
+    let before = host.text();
+    for log in ["coordination", "./coordination"] {
+        for line in [&*line, "deallocateAll", "status", "drain 0 --reason x"] {
+            let problem = format!("--log: {log} is the coordination file; name another");
+            host.refuses(&format!("{line} --log {log}"), 2, &problem);
+        }
+    }
+    assert_eq!(host.text(), before);
+}
+
 /// Half a line is none.
 #[test]
 fn a_log_without_room_for_the_line_is_warned_of() {
