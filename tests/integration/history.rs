@@ -256,7 +256,8 @@ fn a_log_that_is_the_record_is_refused() {
     let line = format!("allocate 1 --owner {}", owner.pid());
     host.answers(&line, "0\n");
     let before = host.text();
-    for log in ["coordination", "./coordination"] {
+    let absolute = host.file().display().to_string();
+    for log in ["./coordination", &absolute] {
         for line in [&*line, "deallocateAll", "status", "drain 0 --reason x"] {
             let problem = format!("--log: {log} is the coordination file; name another");
             host.refuses(&format!("{line} --log {log}"), 2, &problem);
