@@ -56,3 +56,18 @@ fn an_owner_that_is_not_in_its_group_is_told() {
         stage.assert_free(&mut owner);
     }
 }
+
+#[test]
+fn doctor_proves_that_a_group_denies_and_leaves_none() {
+    for version in versions("doctor_proves_that_a_group_denies_and_leaves_none") {
+        let stage = Stage::with_gpus(version, 1);
+        let mut owner = stage.owner();
+        let (_, stdout, stderr) = owner.runs("doctor");
+        let proven = format!(
+            "ok    cgroup       --cgroup={} denies, as it is proven with a device that is not there",
+            version.word()
+        );
+        assert!(stdout.lines().any(|line| line == proven), "{stdout}{stderr}");
+        stage.assert_free(&mut owner);
+    }
+}
