@@ -1,7 +1,7 @@
 //! The command line: what can be asked, and how the answer and the notes leave the program.
 //!
-//! * `arguments`: the words before clap reads them. `options` and `values`: what clap reads. `message`: what
-//!   it refuses. `parse`: all of that in order.
+//! * `arguments`: the words before clap reads them. `options`, `values` and `late`: what clap reads.
+//!   `message`: what it refuses. `parse`: all of that in order.
 //! * `environment`: the one reader of the environment. `variables`: the options that it sets.
 //! * `watchdog`: the end of a run that hangs. `output`: the answer on stdout. `report`: everything on stderr.
 //!
@@ -10,6 +10,7 @@
 mod arguments;
 mod configuration;
 mod environment;
+mod late;
 mod message;
 mod options;
 mod output;

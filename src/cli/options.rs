@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::builder::{NonEmptyStringValueParser, PossibleValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::late::Late;
 use super::values::{Wait, amount, log, namespace, pid, seconds, wait};
 use crate::host::journal::Log;
 use crate::inventory::{Source, Vendor};
@@ -51,14 +52,14 @@ pub(crate) enum Command {
         help_template = ALLOCATION_HELP,
         after_help = "Example: gpu-coord allocate 2 --print uuid"
     )]
-    Allocate(Allocate),
+    Allocate(Late<Allocate>),
     /// Become COMMAND, with AMOUNT units of its own
     #[command(
         override_usage = "gpu-coord exec AMOUNT [OPTIONS] -- COMMAND [ARG...]",
         help_template = ALLOCATION_HELP,
         after_help = "Example: gpu-coord exec 2 --cgroup --user flink -- /opt/flink/bin/taskmanager.sh start-foreground"
     )]
-    Exec(Exec),
+    Exec(Late<Exec>),
     /// Give back every unit of the calling process
     #[command(
         name = "deallocateAll",
@@ -66,46 +67,46 @@ pub(crate) enum Command {
         override_usage = "gpu-coord deallocateAll [OPTIONS]",
         after_help = "Example: gpu-coord deallocateAll --owner 4711"
     )]
-    DeallocateAll(DeallocateAll),
+    DeallocateAll(Late<DeallocateAll>),
     /// Release what dead owners left
     #[command(
         override_usage = "gpu-coord reclaim [OPTIONS]",
         after_help = "Example: gpu-coord reclaim --dry-run"
     )]
-    Reclaim(Reclaim),
+    Reclaim(Late<Reclaim>),
     /// Free by hand what doubt withholds
     #[command(
         override_usage = "gpu-coord release UNIT --force [OPTIONS]",
         after_help = "Example: gpu-coord release 3 --force"
     )]
-    Release(Release),
+    Release(Late<Release>),
     /// Keep a unit from being granted
     #[command(
         override_usage = "gpu-coord drain UNIT --reason TEXT [OPTIONS]",
         after_help = "Example: gpu-coord drain 3 --reason \"fan fails, ticket 4711\""
     )]
-    Drain(Drain),
+    Drain(Late<Drain>),
     /// Let a drained unit be granted again
     #[command(
         override_usage = "gpu-coord undrain UNIT [OPTIONS]",
         after_help = "Example: gpu-coord undrain 3"
     )]
-    Undrain(Undrain),
+    Undrain(Late<Undrain>),
     /// Show who holds what
     #[command(override_usage = "gpu-coord status [OPTIONS]", after_help = "Example: gpu-coord status --json")]
-    Status(Status),
+    Status(Late<Status>),
     /// Whether this host is set up right, and if not, what to do
     #[command(
         override_usage = "gpu-coord doctor [OPTIONS]",
         after_help = "Example: gpu-coord doctor --flink-conf /opt/flink/conf/config.yaml"
     )]
-    Doctor(Doctor),
+    Doctor(Late<Doctor>),
     /// Show the devices of this host
     #[command(
         override_usage = "gpu-coord devices [OPTIONS]",
         after_help = "Example: gpu-coord devices --source nvidia-smi"
     )]
-    Devices(Devices),
+    Devices(Late<Devices>),
     /// Read configurations of Flink and Kubernetes before they are deployed
     #[command(
         override_usage = "gpu-coord check FILE... [OPTIONS]",
@@ -114,7 +115,7 @@ pub(crate) enum Command {
                       FILE:LINE: TEXT for each mistake, and OVER=NAME=COUNT before more than one share of a device.\n\
                       Example: gpu-coord check --host /opt/flink/conf/config.yaml"
     )]
-    Check(Check),
+    Check(Late<Check>),
 }
 
 /// Which share of what is shared is given first.
@@ -127,9 +128,8 @@ pub(crate) enum Policy {
 impl Command {
     pub(crate) fn common(&self) -> &Common {
         match self {
-            Command::Discover(Discover { allocation, .. }) | Command::Allocate(Allocate { allocation }) => {
-                &allocation.request.common
-            }
+            Command::Discover(Discover { allocation, .. })
+            | Command::Allocate(Late(Allocate { allocation })) => &allocation.request.common,
             Command::Exec(options) => &options.request.common,
             Command::DeallocateAll(options) => &options.common,
             Command::Reclaim(options) => &options.common,

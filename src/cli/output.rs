@@ -7,14 +7,10 @@
 //! stdout carries the answer, and every failure to write it is an error. stderr is best effort: a message
 //! that cannot be written must not change what the program does.
 
-#![expect(
-    unsafe_code,
-    reason = "a function that runs before main needs a link section, and a terminal is asked its size"
-)]
+#![expect(unsafe_code, reason = "a terminal is asked its size")]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -22,22 +18,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::error::Error;
 use crate::host::deadline::Deadline;
-
-/// Whether descriptor 1 was closed when the program was started. `/dev/null` is opened in the place of a
-/// closed standard stream (`start`), and an answer that went there would be lost unseen.
-static STDOUT_WAS_CLOSED: AtomicBool = AtomicBool::new(false);
-
-// SAFETY: the C runtime calls each function of this section once, before `main`, with
-// arguments that the function may ignore; it only makes a system call and stores into an atomic.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static BEFORE_MAIN: extern "C" fn() = note_closed_stdout;
-
-extern "C" fn note_closed_stdout() {
-    // SAFETY: F_GETFD takes no further argument and accepts any number as a descriptor.
-    let is_closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } == -1;
-    STDOUT_WAS_CLOSED.store(is_closed, Ordering::Relaxed);
-}
 
 /// Standard output, handed to a command as a value.
 #[derive(Debug)]
@@ -47,8 +27,9 @@ pub(crate) struct Stdout {
 }
 
 impl Stdout {
-    pub(crate) fn new() -> Stdout {
-        Stdout { stream: io::stdout(), was_closed: STDOUT_WAS_CLOSED.load(Ordering::Relaxed) }
+    /// `was_closed`: when the program was started. `/dev/null` is open in its place by now (`start`).
+    pub(crate) fn new(was_closed: bool) -> Stdout {
+        Stdout { stream: io::stdout(), was_closed }
     }
 
     /// Waits until an answer could be written. To be called before anything is locked or recorded.

@@ -9,6 +9,7 @@ use clap::{ArgMatches, FromArgMatches};
 use super::arguments;
 use super::configuration::{self, Configuration};
 use super::environment::Environment;
+use super::late::Late;
 use super::message::{Origin, explain};
 use super::options::{
     Allocate, Cli, Command, Common, DEFAULT_COORDINATION_FILE, Discover, Drain, Exec, FileOptions, Release,
@@ -164,7 +165,7 @@ fn distrust(command: &mut Command, notes: &mut Notes) -> Result<(), Error> {
         )));
     }
     if let Command::Doctor(options) = command
-        && options.flink_conf.take().is_some()
+        && options.0.flink_conf.take().is_some()
     {
         notes.warn(ignored("--flink-conf"));
     }
@@ -208,26 +209,30 @@ struct Paths<'a> {
 
 fn paths_of(command: &mut Command) -> Paths<'_> {
     let (common, file, source) = match command {
-        Command::Discover(Discover { allocation, .. }) | Command::Allocate(Allocate { allocation }) => {
+        Command::Discover(Discover { allocation, .. }) | Command::Allocate(Late(Allocate { allocation })) => {
             let request = &mut allocation.request;
             (&mut request.common, Some(&mut request.file), Some(&mut request.source))
         }
-        Command::Exec(Exec { request, .. }) => {
+        Command::Exec(Late(Exec { request, .. })) => {
             (&mut request.common, Some(&mut request.file), Some(&mut request.source))
         }
-        Command::DeallocateAll(options) => (&mut options.common, Some(&mut options.file), None),
-        Command::Reclaim(options) => {
+        Command::DeallocateAll(Late(options)) => (&mut options.common, Some(&mut options.file), None),
+        Command::Reclaim(Late(options)) => {
             (&mut options.common, Some(&mut options.file), Some(&mut options.source))
         }
-        Command::Release(Release { by_hand, .. })
-        | Command::Drain(Drain { by_hand, .. })
-        | Command::Undrain(Undrain { by_hand }) => {
+        Command::Release(Late(Release { by_hand, .. }))
+        | Command::Drain(Late(Drain { by_hand, .. }))
+        | Command::Undrain(Late(Undrain { by_hand })) => {
             (&mut by_hand.common, Some(&mut by_hand.file), Some(&mut by_hand.source))
         }
-        Command::Status(options) => (&mut options.common, Some(&mut options.file), Some(&mut options.source)),
-        Command::Doctor(options) => (&mut options.common, Some(&mut options.file), Some(&mut options.source)),
-        Command::Devices(options) => (&mut options.common, None, Some(&mut options.source)),
-        Command::Check(options) => (&mut options.common, None, Some(&mut options.source)),
+        Command::Status(Late(options)) => {
+            (&mut options.common, Some(&mut options.file), Some(&mut options.source))
+        }
+        Command::Doctor(Late(options)) => {
+            (&mut options.common, Some(&mut options.file), Some(&mut options.source))
+        }
+        Command::Devices(Late(options)) => (&mut options.common, None, Some(&mut options.source)),
+        Command::Check(Late(options)) => (&mut options.common, None, Some(&mut options.source)),
     };
     Paths { common, file, source }
 }

@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
+use super::late;
 use super::options::{Cli, Discover};
 use crate::error::Error;
 use crate::nearest::nearest;
@@ -148,7 +149,8 @@ pub(super) fn nearest_option(name: &str) -> Option<String> {
 /// The variables of every option of every command.
 fn known() -> Vec<String> {
     let (root, bare) = (Cli::command(), Discover::command());
-    root.get_subcommands().chain([&bare]).flat_map(Command::get_arguments).flat_map(names).collect()
+    let every = late::commands(&root).chain([bare]);
+    every.flat_map(|command| command.get_arguments().flat_map(names).collect::<Vec<_>>()).collect()
 }
 
 fn complaint(name: &str, known: &[String]) -> String {

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
+use super::late;
 use super::options::{Cli, Discover};
 
 /// The first word of the bare form, which has a parser of its own.
@@ -19,9 +20,7 @@ const AMOUNT: &str = "AMOUNT";
 /// Every form of the command line, in the order of the help.
 fn forms() -> Vec<Command> {
     let bare = Discover::command().name(AMOUNT);
-    let root = Cli::command();
-    let shown = root.get_subcommands().filter(|command| !command.is_hide_set());
-    std::iter::once(bare).chain(shown.cloned()).collect()
+    std::iter::once(bare).chain(late::commands(&Cli::command())).collect()
 }
 
 /// The options of a form. `--help` is every form's, and clap adds it.
