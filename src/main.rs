@@ -33,11 +33,12 @@ use notes::Notes;
 /// Called by the C library, and not by Rust's runtime, whose part `start` does.
 #[cfg_attr(not(test), expect(unsafe_code, reason = "no other function has this name"), unsafe(no_mangle))]
 extern "C" fn main() -> c_int {
-    start::prepare();
+    let [_, stdout_was_closed, _] = start::prepare();
+    let stdout = Stdout::new(stdout_was_closed);
     let mut notes = Notes::default();
     let exit = match cli::request(&mut notes) {
         Ok(request) => {
-            let outcome = run(&request, &mut notes);
+            let outcome = run(&request, &stdout, &mut notes);
             cli::report(&outcome, &notes, request.is_verbose, request.deadline)
         }
         Err(error) => cli::report(&Err(error), &notes, false, Deadline::after(cli::DEFAULT_DEADLINE)),
@@ -45,12 +46,11 @@ extern "C" fn main() -> c_int {
     exit as c_int
 }
 
-fn run(request: &Request, notes: &mut Notes) -> Result<Exit, Error> {
-    let stdout = Stdout::new();
+fn run(request: &Request, stdout: &Stdout, notes: &mut Notes) -> Result<Exit, Error> {
     match &request.task {
         Task::Print(text) => stdout.write(text, request.deadline).map(|()| Exit::Success),
         Task::Run(command, config) => {
-            commands::run(command, config.as_deref(), &request.surroundings, &stdout, request.deadline, notes)
+            commands::run(command, config.as_deref(), &request.surroundings, stdout, request.deadline, notes)
         }
     }
 }

@@ -1,13 +1,16 @@
 //! What an allocation costs, set against a program that only takes the lock, and against Flink's own script.
 //!
-//! `cargo bench --bench allocate` prints it all; the figures of one line were taken in turn, in one run.
+//! `cargo bench --bench allocate` prints it all, and draws `docs/plots`; the figures of one line were taken in turn, in
+//! one run.
 //! Times on a shared machine are noise: read the ratios.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on ends")]
 #![expect(clippy::print_stdout, reason = "the figures are its output")]
 
+mod chart;
 mod host;
 mod measure;
+mod scaling;
 
 use std::path::Path;
 use std::process::Command;
@@ -26,8 +29,9 @@ fn main() {
     println!("peak memory of an allocation from simulated:8: at most {} KiB\n", peak_kib());
     let owners = Owners::start(8);
     against_the_floor(&files);
-    by_records(&files, &owners);
-    many_at_once(&files);
+    scaling::by_records(&files, &owners);
+    scaling::by_units(&files);
+    scaling::by_callers(&files);
     match host::stock_script() {
         Some(script) => against_the_script(&files, &owners, &script),
         None => {
@@ -50,56 +54,9 @@ fn against_the_floor(files: &Files) {
     let empty = || files.write_record("");
     let [ours, least] =
         alternate(ROUNDS, [(&empty, &mut allocate(files, "simulated:8")), (&empty, &mut floor_command)]);
-    println!("allocate from simulated:8, empty file: {ours}");
-    println!("start, open, lock, write:              {least}");
-    println!("  ratio: wall {:.2}, CPU {:.2}\n", ours.wall / least.wall, ours.cpu / least.cpu);
-}
-
-fn by_records(files: &Files, owners: &Owners) {
-    let empty = || files.write_record("");
-    for count in [1_000, 10_000, 100_000] {
-        let full = files.path("full");
-        fill(files, count, owners);
-        std::fs::copy(files.record(), &full).unwrap();
-        let source = format!("simulated:{}", count + 1);
-        let copy = || {
-            std::fs::copy(&full, files.record()).unwrap();
-        };
-        let rounds = ROUNDS / 10;
-        let [many, none] = alternate(
-            rounds,
-            [(&copy, &mut allocate(files, &source)), (&empty, &mut allocate(files, &source))],
-        );
-        let each = (many.wall - none.wall) / f64::from(count) * 1e6;
-        println!("{count} assignments of one living owner: {many}");
-        println!("none, on a host of as many units: {none}");
-        println!("  ratio: wall {:.2}; {each:.2} us an assignment\n", many.wall / none.wall);
-    }
-}
-
-/// `count` assignments of one owner.
-fn fill(files: &Files, count: u32, owners: &Owners) {
-    files.write_record("");
-    let mut command = Command::new(PROGRAM);
-    command.env_clear().args(["allocate", &count.to_string(), "--source", &format!("simulated:{count}")]);
-    command.args(["--owner", &owners.pids()[0].to_string(), "--coordination-file"]).arg(files.record());
-    command.stdout(files.sink());
-    assert!(command.status().unwrap().success());
-}
-
-fn many_at_once(files: &Files) {
-    files.write_record("");
-    let started = std::time::Instant::now();
-    let start = |_| allocate(files, "simulated:256").stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let callers: Vec<_> = (0..256).map(start).collect();
-    let answers = callers.into_iter().map(|caller| {
-        let output = caller.wait_with_output().unwrap();
-        assert!(output.status.success());
-        String::from_utf8(output.stdout).unwrap()
-    });
-    let distinct: std::collections::HashSet<String> = answers.collect();
-    println!("256 callers at once for 256 units: {} distinct, {:?}\n", distinct.len(), started.elapsed());
-    assert_eq!(distinct.len(), 256);
+    let (wall, cpu) = (ours.wall / least.wall, ours.cpu / least.cpu);
+    println!("an allocation against start, open, lock, write: ratio wall {wall:.2}, CPU {cpu:.2}");
+    println!("  simulated:8, empty file: {ours}; the floor: {least}\n");
 }
 
 /// The states that users of Flink meet: nobody yet, some live, all dead after a restart, and both.
@@ -108,6 +65,7 @@ fn against_the_script(files: &Files, owners: &Owners, script: &Path) {
     let mut smi = Command::new(bin.join("nvidia-smi"));
     smi.args(["--query-gpu=index", "--format=csv,noheader"]);
     let path = format!("{}:/usr/bin:/bin", bin.display());
+    let mut ratios = Vec::new();
     for (name, live, dead) in [("empty", 0, 0), ("6 live", 6, 0), ("8 dead", 0, 8), ("6 live, 2 dead", 6, 2)]
     {
         let text = owners.script_lines(live, dead);
@@ -123,16 +81,12 @@ fn against_the_script(files: &Files, owners: &Owners, script: &Path) {
         theirs.arg(files.record());
         let [ours, theirs, smi] =
             alternate(ROUNDS / 4, [(&record, &mut ours), (&record, &mut theirs), (&|| (), &mut smi)]);
-        report(name, &ours, &theirs, &smi);
+        let outside = |of: fn(&Cost) -> f64| (of(&theirs) - of(&smi)) / (of(&ours) - of(&smi));
+        let (wall, cpu) = (outside(|cost| cost.wall), outside(|cost| cost.cpu));
+        println!("{name}: ratio outside nvidia-smi: wall {wall:.0}, CPU {cpu:.0}");
+        println!("  gpu-coord {ours}; Flink's script {theirs}; the fake nvidia-smi alone {smi}\n");
+        ratios.extend([(format!("{name}: wall"), wall), (format!("{name}: CPU"), cpu)]);
     }
-}
-
-fn report(name: &str, ours: &Cost, theirs: &Cost, smi: &Cost) {
-    let outside = |of: fn(&Cost) -> f64| (of(theirs) - of(smi)) / (of(ours) - of(smi));
-    println!("{name}: gpu-coord {ours}; Flink's script {theirs}; the fake nvidia-smi alone {smi}");
-    println!(
-        "  ratio outside nvidia-smi: wall {:.0}, CPU {:.0}\n",
-        outside(|cost| cost.wall),
-        outside(|cost| cost.cpu)
-    );
+    let title = "How many times more than gpu-coord Flink's script costs, outside of nvidia-smi";
+    chart::bars("script.svg", title, &ratios);
 }

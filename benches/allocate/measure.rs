@@ -48,7 +48,7 @@ pub(crate) fn run(command: &mut Command) -> (f64, f64) {
 }
 
 /// Of all children so far.
-fn cpu() -> f64 {
+pub(crate) fn cpu() -> f64 {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
     (usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6
 }

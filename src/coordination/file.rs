@@ -23,8 +23,28 @@ pub(crate) enum Access {
     },
 }
 
+/// The file, and which one it is.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) inode: Inode,
+}
+
+/// What tells a file from every other one as long as it is open, whatever its name leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inode {
+    device: u64,
+    number: u64,
+}
+
+impl Inode {
+    pub(crate) fn of(found: &Metadata) -> Inode {
+        Inode { device: found.dev(), number: found.ino() }
+    }
+}
+
 /// Opens the file as it is; `None` if there is none.
-pub(crate) fn open(path: &Path, access: Access) -> Result<Option<File>, Error> {
+pub(crate) fn open(path: &Path, access: Access) -> Result<Option<Opened>, Error> {
     // Looked at before it is opened, since opening a device or a FIFO has effects; and again afterwards.
     match fs::symlink_metadata(path) {
         Ok(found) => check(path, &found, access)?,
@@ -38,8 +58,9 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Option<File>, Error> {
         .open(path);
     match opened {
         Ok(file) => {
-            check(path, &metadata(&file, path)?, access)?;
-            Ok(Some(file))
+            let found = metadata(&file, path)?;
+            check(path, &found, access)?;
+            Ok(Some(Opened { file, inode: Inode::of(&found) }))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(denied(path, error)),
@@ -51,15 +72,18 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Option<File>, Error> {
 ///
 /// `O_CREAT` only together with `O_EXCL`: in a sticky directory `fs.protected_regular` (proc_sys_fs(5))
 /// makes `O_CREAT` alone fail on a file of another user, for root too.
-pub(crate) fn open_or_create(path: &Path, access: Access) -> Result<File, Error> {
+pub(crate) fn open_or_create(path: &Path, access: Access) -> Result<Opened, Error> {
     loop {
-        if let Some(file) = open(path, access)? {
-            return Ok(file);
+        if let Some(opened) = open(path, access)? {
+            return Ok(opened);
         }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o644).custom_flags(O_NOFOLLOW | O_CLOEXEC);
         match options.open(path) {
-            Ok(file) => return Ok(file),
+            Ok(file) => {
+                let inode = Inode::of(&metadata(&file, path)?);
+                return Ok(Opened { file, inode });
+            }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {} // made by another in between
             Err(error) => return Err(not_made(path, error)),
         }
@@ -102,9 +126,14 @@ fn is_file(found: &Metadata) -> Result<(), String> {
 
 /// Where everybody may make files, only one that cannot be somebody else's trap is written to.
 fn unsafe_to_write(path: &Path, found: &Metadata, owner: Option<u32>) -> Result<(), String> {
-    if !is_in_world_writable_directory(path) {
-        return Ok(());
+    // In this order, since the directory of a file that is as it should be need not be looked at.
+    match may_be_a_trap(found, owner) {
+        Err(problem) if is_in_world_writable_directory(path) => Err(problem),
+        _ => Ok(()),
     }
+}
+
+fn may_be_a_trap(found: &Metadata, owner: Option<u32>) -> Result<(), String> {
     let uid = found.uid();
     if found.nlink() > 1 {
         return Err("has another hard link, so that its contents may be another file's; remove it".to_owned());

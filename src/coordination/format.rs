@@ -16,6 +16,8 @@
 
 use std::fmt::Write as _;
 
+use memchr::memchr;
+
 use super::escape::{escape, unescape};
 use super::pairs::{Pairs, hex64, number, printable};
 use crate::assignment::{Assignment, Drained, Grant, Origin, Owner, Waiter};
@@ -168,7 +170,7 @@ fn drained_keys(index: u32, keys: &[u8]) -> Result<Drained, String> {
 /// `SP PID [TAB keys]`.
 fn pid_and_keys(rest: &[u8]) -> Result<(u32, &[u8]), String> {
     let rest = rest.strip_prefix(b" ").ok_or("has no blank before the pid")?;
-    let (pid, keys) = match rest.iter().position(|byte| *byte == b'\t') {
+    let (pid, keys) = match memchr(b'\t', rest) {
         Some(tab) => (&rest[..tab], &rest[tab + 1..]),
         None => (rest, &rest[rest.len()..]),
     };

@@ -13,20 +13,18 @@
 //! Not here: whether an owner is alive (`host`), and who is given what (`policy`).
 
 use std::fs::{File, Metadata};
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Seek};
 use std::mem::ManuallyDrop;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-
 use crate::assignment::{Assignment, Record};
-use crate::coordination::file::Access;
+use crate::coordination::file::{Access, Opened};
 use crate::coordination::plan::{self, Change};
 use crate::coordination::text::Text;
-use crate::coordination::{file, lock};
+use crate::coordination::{append, file, lock};
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
@@ -41,7 +39,7 @@ const SCRIPT_WRITES_FOR: Duration = Duration::from_secs(1);
 /// The coordination file while this process holds its lock. Dropping it lets go; so does dying.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    file: File,
+    opened: Opened,
     path: PathBuf,
     /// Never dropped: the kernel takes back all of a program that ends at once sooner than one string after
     /// the other.
@@ -101,13 +99,15 @@ impl Ledger {
     fn open_with(
         host: &Host,
         path: &Path,
-        open: impl Fn() -> Result<Option<File>, Error>,
+        open: impl Fn() -> Result<Option<Opened>, Error>,
         deadline: Deadline,
     ) -> Result<Option<Ledger>, Error> {
         let mut waited_for = None;
         loop {
-            let Some(file) = lock::exclusive(host, path, &open, deadline)? else { return Ok(None) };
-            let (text, facts, found) = read(host, &file, path)?;
+            let Some((opened, found)) = lock::exclusive(host, path, &open, deadline)? else {
+                return Ok(None);
+            };
+            let (text, facts) = read(host, &opened.file, &found, path)?;
             let has_script_lines =
                 text.record.assignments.iter().any(|assignment| assignment.is_the_scripts());
             // Once for each file: its time of birth may lie ahead of a clock that was set back.
@@ -118,7 +118,7 @@ impl Ledger {
             let is_outdated = is_outdated(host, &facts, &text);
             let text = ManuallyDrop::new(heed(text, path, is_outdated)?);
             let path = path.to_owned();
-            return Ok(Some(Ledger { file, path, text, facts, is_outdated }));
+            return Ok(Some(Ledger { opened, path, text, facts, is_outdated }));
         }
     }
 
@@ -158,14 +158,14 @@ impl Ledger {
             return Err(error);
         }
         // What is written with it would be appended.
-        self.set_append(false).map_err(Error::io("write to", &self.path))?;
+        append::end(&self.opened.file).map_err(Error::io("write to", &self.path))?;
         let released = Change { released: change.released.clone(), ..Change::default() };
         self.put(&plan::plan(&self.text, &released, false).fill)
     }
 
     /// Who replaces or removes the file while it is locked makes the others lock another one.
     fn check_name(&self) -> Result<(), Error> {
-        if lock::is_named(&self.file, &self.path)? {
+        if lock::named(self.opened.inode, &self.path)?.is_some() {
             return Ok(());
         }
         let problem =
@@ -176,7 +176,7 @@ impl Ledger {
     fn put(&self, writes: &[plan::Write]) -> Result<(), Error> {
         for write in writes {
             let at = write.at as u64;
-            self.file.write_all_at(&write.bytes, at).map_err(Error::io("write to", &self.path))?;
+            self.opened.file.write_all_at(&write.bytes, at).map_err(Error::io("write to", &self.path))?;
         }
         Ok(())
     }
@@ -191,22 +191,12 @@ impl Ledger {
             let problem = format!("would have {grown} bytes, and has at most {LARGEST}; ask for fewer units");
             return Err(Error::File { path: self.path.clone(), problem });
         }
-        let written = self.set_append(true).and_then(|()| (&self.file).write_all(growth));
-        // Also after a failure: with O_APPEND, pwrite(2) appends on Linux, wherever it is told to write.
-        let ended = self.set_append(false);
-        written.map_err(Error::io("grow", &self.path))?;
-        ended.map_err(Error::io("write to", &self.path))?;
-        if file::metadata(&self.file, &self.path)?.len() == grown {
+        append::append(&self.opened.file, growth).map_err(Error::io("grow", &self.path))?;
+        if file::metadata(&self.opened.file, &self.path)?.len() == grown {
             return Ok(());
         }
         let problem = "was written to without its lock; find out by what, and try again".to_owned();
         Err(Error::File { path: self.path.clone(), problem })
-    }
-
-    fn set_append(&self, append: bool) -> std::io::Result<()> {
-        let flags = if append { OFlag::O_APPEND } else { OFlag::empty() };
-        fcntl(&self.file, FcntlArg::F_SETFL(flags))?;
-        Ok(())
     }
 }
 
@@ -225,7 +215,7 @@ impl Committed {
     /// that alone makes a grant hold.
     fn may_be_recorded(&self) -> bool {
         let mut bytes = Vec::new();
-        let file = &self.ledger.file;
+        let file = &self.ledger.opened.file;
         let read = (&*file).rewind().and_then(|()| file.take(LARGEST).read_to_end(&mut bytes));
         let is_ours = |line: &Assignment| line.grant.is_some_and(|grant| self.grants.contains(&grant.id));
         read.is_err() || Text::read(bytes).record.assignments.iter().any(is_ours)
@@ -242,12 +232,13 @@ impl Snapshot {
     /// The same at once, without the lock: for whoever looks at every change, and so again after the last write of
     /// one. A hundred of them, each with the lock, would keep the writers waiting.
     pub(crate) fn glance(host: &Host, path: &Path) -> Result<Option<Snapshot>, Error> {
-        let file = file::open(path, Access::Read)?;
-        file.map(|file| Snapshot::of(host, path, &file, false)).transpose()
+        let opened = file::open(path, Access::Read)?;
+        opened.map(|opened| Snapshot::of(host, path, &opened.file, false)).transpose()
     }
 
     fn of(host: &Host, path: &Path, file: &File, is_consistent: bool) -> Result<Snapshot, Error> {
-        let (text, facts, found) = read(host, file, path)?;
+        let found = file::metadata(file, path)?;
+        let (text, facts) = read(host, file, &found, path)?;
         let is_outdated = is_outdated(host, &facts, &text);
         let text = heed(text, path, is_outdated)?;
         let doubts = file::doubts(path, &found);
@@ -255,9 +246,8 @@ impl Snapshot {
     }
 }
 
-/// The record, and what the file itself was like when it was read.
-fn read(host: &Host, file: &File, path: &Path) -> Result<(Text, FileFacts, Metadata), Error> {
-    let found = file::metadata(file, path)?;
+/// The record in a file that is like `found`.
+fn read(host: &Host, file: &File, found: &Metadata, path: &Path) -> Result<(Text, FileFacts), Error> {
     if found.len() > LARGEST {
         let problem = format!("has {} bytes, and a coordination file has at most {LARGEST}", found.len());
         return Err(Error::File { path: path.to_owned(), problem });
@@ -265,7 +255,7 @@ fn read(host: &Host, file: &File, path: &Path) -> Result<(Text, FileFacts, Metad
     let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or(0) + 1);
     file.take(LARGEST).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
     let changed = found.modified().map_err(Error::io("look at", path))?;
-    Ok((Text::read(bytes), FileFacts::of(host, path, changed), found))
+    Ok((Text::read(bytes), FileFacts::of(host, path, changed)))
 }
 
 /// Whether the file was last changed before this boot, so that every owner in it is dead. A file of another

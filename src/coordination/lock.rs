@@ -6,16 +6,15 @@
 //! What the lock does not promise: the script goes on writing to the new inode after it has replaced the
 //! one that it locked. `ledger` waits that out.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use fs2::FileExt;
 
-use crate::coordination::file::{self, Access};
+use crate::coordination::file::{self, Access, Inode, Opened};
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
@@ -27,26 +26,27 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 /// How long a reader waits before it reads without the lock.
 const READER_WAITS: Duration = Duration::from_secs(1);
 
-/// Opens the file by `open` and waits for its exclusive lock; `None` if `open` finds none. The lock is the
-/// descriptor's: it goes when the file is dropped, or the process dies.
+/// Opens the file by `open`, waits for its exclusive lock and tells what it is like then; `None` if `open` finds
+/// none. The lock is the descriptor's: it goes when the file is dropped, or the process dies.
 pub(crate) fn exclusive(
     host: &Host,
     path: &Path,
-    open: impl Fn() -> Result<Option<File>, Error>,
+    open: impl Fn() -> Result<Option<Opened>, Error>,
     deadline: Deadline,
-) -> Result<Option<File>, Error> {
+) -> Result<Option<(Opened, Metadata)>, Error> {
     loop {
-        let Some(file) = open()? else { return Ok(None) };
+        let Some(opened) = open()? else { return Ok(None) };
+        let file = &opened.file;
         let mut pause = PAUSES.0;
-        while !take(&file, path, Kind::Exclusive)? {
+        while !take(file, path, Kind::Exclusive)? {
             if deadline.has_passed() {
-                return Err(deadline.error(held_by(host, &file, path)));
+                return Err(deadline.error(held_by(host, file, path)));
             }
             thread::sleep(pause.min(deadline.left()));
             pause = (pause * 2).min(PAUSES.1);
         }
-        if is_named(&file, path)? {
-            return Ok(Some(file));
+        if let Some(found) = named(opened.inode, path)? {
+            return Ok(Some((opened, found)));
         }
         // Locked, but the path names another file by now, and others lock that one.
         if deadline.has_passed() {
@@ -59,14 +59,14 @@ pub(crate) fn exclusive(
 pub(crate) fn shared(path: &Path, deadline: Deadline) -> Result<Option<(File, bool)>, Error> {
     let patience = Deadline::after(READER_WAITS.min(deadline.left()));
     loop {
-        let Some(file) = file::open(path, Access::Read)? else { return Ok(None) };
+        let Some(Opened { file, inode }) = file::open(path, Access::Read)? else { return Ok(None) };
         while !take(&file, path, Kind::Shared)? {
             if patience.has_passed() {
                 return Ok(Some((file, false)));
             }
             thread::sleep(PAUSES.1);
         }
-        let is_named = is_named(&file, path)?;
+        let is_named = named(inode, path)?.is_some();
         if is_named || patience.has_passed() {
             return Ok(Some((file, is_named)));
         }
@@ -102,12 +102,11 @@ fn take(file: &File, path: &Path, kind: Kind) -> Result<bool, Error> {
     }
 }
 
-/// Whether `path` still names the file that was locked.
-pub(crate) fn is_named(file: &File, path: &Path) -> Result<bool, Error> {
-    let locked = file::metadata(file, path)?;
+/// What the file that was locked is like now, if `path` still names it.
+pub(crate) fn named(locked: Inode, path: &Path) -> Result<Option<Metadata>, Error> {
     match fs::symlink_metadata(path) {
-        Ok(named) => Ok((named.dev(), named.ino()) == (locked.dev(), locked.ino())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Ok(named) => Ok(Some(named).filter(|named| Inode::of(named) == locked)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("look at", path)(error)),
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::coordination::file::directory;
 use crate::error::Error;
 use crate::host::Host;
-use crate::host::mounts::Mounts;
+use crate::host::mounts::{Mount, Mounts};
 use crate::notes::Notes;
 
 /// path_resolution(7): with more of them the kernel gives up.
@@ -18,8 +18,13 @@ const AUTOMOUNT: &str = "autofs";
 /// Whether the file may be served by another host or by a program, so that to look at it may hang. Told
 /// without looking at anything that may hang.
 pub(crate) fn may_hang(host: &Host, path: &Path) -> bool {
-    let absolute = std::path::absolute(path).ok();
-    host.mounts().zip(absolute).is_some_and(|(mounts, path)| leads_to_network(mounts, &path))
+    let mounts = host.mounts().filter(|mounts| mounts.list.iter().any(can_hang));
+    let absolute = || std::path::absolute(path).ok();
+    mounts.is_some_and(|mounts| absolute().is_some_and(|path| leads_to_network(mounts, &path)))
+}
+
+fn can_hang(mount: &Mount) -> bool {
+    mount.is_network() || mount.kind == AUTOMOUNT
 }
 
 /// Follows the path as the kernel does, up to the first name on a network: to read a link does not touch what
@@ -35,7 +40,7 @@ fn leads_to_network(mounts: &Mounts, path: &Path) -> bool {
         }
         // An absolute one begins anew.
         at.push(name);
-        if mounts.covering(&at).is_some_and(|mount| mount.is_network() || mount.kind == AUTOMOUNT) {
+        if mounts.covering(&at).is_some_and(can_hang) {
             return true;
         }
         if let Ok(target) = fs::read_link(&at) {

@@ -5,6 +5,8 @@
 
 use std::collections::HashSet;
 
+use memchr::memchr_iter;
+
 use crate::assignment::{Assignment, Drained, Record, Withheld};
 use crate::coordination::format::{self, Line};
 
@@ -67,7 +69,10 @@ impl Text {
         text.held.reserve(most);
         text.record.assignments.reserve(most);
         let mut at = 0;
-        for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        // What follows the last line end is a line too.
+        let ends = memchr_iter(b'\n', &bytes).chain([bytes.len()]);
+        for (number, end) in ends.enumerate() {
+            let line = &bytes[at..end];
             let span = Span { at, len: line.len() };
             at += line.len() + 1;
             let is_cut = at > bytes.len();

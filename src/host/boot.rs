@@ -37,7 +37,8 @@ impl Host {
 
     /// How long a process has run that started at `start`, in ticks of the initial time namespace.
     pub(crate) fn age(&self, start: u64) -> Option<Duration> {
-        let uptime = file::read_text(self.proc("uptime")).ok()?;
+        let uptime = file::read_piece(self.proc("uptime")).ok()?;
+        let uptime = str::from_utf8(&uptime).ok()?;
         let seconds =
             Duration::try_from_secs_f64(uptime.split_ascii_whitespace().next()?.parse().ok()?).ok()?;
         let ticks = u64::try_from(ticks_per_second()).ok()?;
@@ -63,8 +64,8 @@ impl Host {
         let path = Path::new("proc/sys/kernel/random/boot_id");
         let is_covered = self.mounts()?.list.iter().any(|mount| mount.point.ends_with(path));
         let boot_id = self.proc("sys/kernel/random/boot_id");
-        let text = self.noted(&boot_id, file::read_text(&boot_id))?;
-        parse_boot_id(&text).filter(|_| !is_covered)
+        let text = self.noted(&boot_id, file::read_piece(&boot_id))?;
+        parse_boot_id(str::from_utf8(&text).ok()?).filter(|_| !is_covered)
     }
 
     fn read_began(&self) -> Option<SystemTime> {

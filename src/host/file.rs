@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Most such files fit into one page.
@@ -27,18 +28,29 @@ pub(crate) fn read_piece(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(contents)
 }
 
+/// What an open file that has one line says now; it is never longer than a page.
+pub(crate) fn read_line(file: &File) -> io::Result<Vec<u8>> {
+    let mut page = [0; USUAL];
+    let length = uninterrupted(|| file.read_at(&mut page, 0))?;
+    Ok(page[..length].to_vec())
+}
+
 /// The file, and its first piece. What it is read into is on the stack: the allocator is asked for no more
 /// than there is.
 fn begin(path: impl AsRef<Path>) -> io::Result<(File, Vec<u8>)> {
     let mut file = File::open(path)?;
     let mut page = [0; USUAL];
-    let length = loop {
-        match file.read(&mut page) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => break read?,
-        }
-    };
+    let length = uninterrupted(|| file.read(&mut page))?;
     Ok((file, page[..length].to_vec()))
+}
+
+fn uninterrupted(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match read() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
 }
 
 /// The same as text; an error of kind `InvalidData` if it is not UTF-8.

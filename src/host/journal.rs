@@ -7,8 +7,10 @@ mod scribe;
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
+
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType};
 
 use super::Host;
 
@@ -49,8 +51,11 @@ impl Host {
             Log::Nowhere => None,
             Log::File(path) => Some(Sink::File(path.clone())),
             Log::Auto => {
-                let journal = connect(&self.path("run/systemd/journal/socket")).map(Sink::Journal);
-                journal.or_else(|| connect(&self.dev("log")).map(Sink::Syslog))
+                let socket = socket()?;
+                if socket.connect(self.path("run/systemd/journal/socket")).is_ok() {
+                    return Some(Sink::Journal(socket));
+                }
+                socket.connect(self.dev("log")).ok().map(|()| Sink::Syslog(socket))
             }
         }
     }
@@ -69,11 +74,10 @@ impl Sink {
     }
 }
 
-/// `None` if nobody listens at `path`.
-fn connect(path: &Path) -> Option<UnixDatagram> {
-    let socket = UnixDatagram::unbound().ok()?;
-    socket.set_nonblocking(true).and_then(|()| socket.connect(path)).ok()?;
-    Some(socket)
+/// One that is not waited for.
+fn socket() -> Option<UnixDatagram> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    socket::socket(AddressFamily::Unix, SockType::Datagram, flags, None).ok().map(UnixDatagram::from)
 }
 
 /// `KEY=value` lines: no value of ours has a line end.

@@ -28,9 +28,11 @@ pub(crate) mod wrapper;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
@@ -62,6 +64,8 @@ struct Findings {
     unread: OnceLock<(PathBuf, i32)>,
     processes: RefCell<HashMap<u32, Process>>,
     statuses: RefCell<HashMap<u32, Status>>,
+    /// The one process that is looked at again, and its open `stat`.
+    watched: RefCell<Option<(u32, Rc<File>)>>,
 }
 
 impl Host {

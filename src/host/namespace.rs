@@ -82,10 +82,10 @@ impl Host {
         Some(problem.to_owned())
     }
 
-    /// Seen from a namespace above, our process has several pids.
+    /// Seen from a namespace above, our process has several pids: one in each down to its own.
     fn is_our_status(&self, status: &[u8]) -> bool {
         let pids = parse_status(status).map(|status| status.pids);
-        !self.is_here() || pids.is_none_or(|pids| pids.is_empty() || pids == [std::process::id()])
+        !self.is_here() || pids.is_none_or(|pids| pids.len() <= 1)
     }
 
     /// A start time as `/proc` shows it to us, in the initial time namespace.

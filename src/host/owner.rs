@@ -57,7 +57,7 @@ impl Service {
 
     /// The other processes of a unit inherit the variable: the pid tells.
     fn has_started_us(&self) -> bool {
-        self.exec_pid == Some(std::process::id())
+        self.exec_pid.is_some_and(|pid| pid == std::process::id())
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn find(
 pub(crate) fn recheck(host: &Host, owner: &Owner) -> Result<(), Error> {
     let pid = owner.pid;
     host.check_read()?;
-    match host.process(pid)? {
+    match host.watched_process(pid)? {
         None => Err(Error::Owner(format!("the owner, pid {pid}, has exited"))),
         Some(process) if process.is_dead() => Err(Error::Owner(format!("the owner, pid {pid}, has exited"))),
         Some(process) if !process.may_have_started_at(owner.start) => {
@@ -112,7 +112,7 @@ pub(crate) fn recheck(host: &Host, owner: &Owner) -> Result<(), Error> {
 
 /// The process that `option` names. An operator may name any, pid 1 too.
 fn named(host: &Host, form: Form, pid: u32, option: &str) -> Result<Found, Error> {
-    let problem = match host.process(pid)? {
+    let problem = match host.watched_process(pid)? {
         _ if pid == 0 => "is no process",
         None if form == Form::DeallocateAll => return Ok(Found::Gone(pid)),
         None => "does not exist",
@@ -151,7 +151,7 @@ fn parent(host: &Host) -> Result<Process, Error> {
     } else if pid == 1 && may_be_the_hosts(host) {
         "the process that started gpu-coord has exited (pid 1 has adopted gpu-coord)".to_owned()
     } else {
-        match host.process(pid)?.filter(|process| !process.is_dead()) {
+        match host.watched_process(pid)?.filter(|process| !process.is_dead()) {
             Some(process) => return Ok(process),
             None => format!("the parent process, pid {pid}, has exited"),
         }

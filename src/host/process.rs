@@ -7,9 +7,11 @@
 //! Not here: what a process runs (`program`), what its end means for an assignment (`liveness`), and who
 //! becomes an owner (`owner`).
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::RawFd;
+use std::path::Path;
+use std::rc::Rc;
 
 use nix::errno::Errno;
 use nix::sys::signal::kill;
@@ -105,9 +107,25 @@ impl Host {
     /// `None` only if it is certain that there is no such process.
     pub(crate) fn process(&self, pid: u32) -> Result<Option<Process>, Error> {
         let Some(stat) = self.read_of(pid, "stat")? else { return Ok(None) };
-        let process = parse_stat(&stat).ok_or_else(|| self.strange(pid, "stat"))?;
+        self.parsed(pid, &stat).map(Some)
+    }
+
+    /// The same of a process that is asked about again: its file stays open, and tells of no later process of its
+    /// pid.
+    pub(crate) fn watched_process(&self, pid: u32) -> Result<Option<Process>, Error> {
+        let mut watched = self.found.watched.borrow_mut();
+        let open = watched.take().filter(|(of, _)| *of == pid);
+        let stat = self.look(pid, "stat", |path| {
+            let file = open.map_or_else(|| File::open(path).map(Rc::new), |(_, file)| Ok(file))?;
+            file::read_line(&watched.insert((pid, file)).1)
+        });
+        stat?.map(|stat| self.parsed(pid, &stat)).transpose()
+    }
+
+    fn parsed(&self, pid: u32, stat: &[u8]) -> Result<Process, Error> {
+        let process = parse_stat(stat).ok_or_else(|| self.strange(pid, "stat"))?;
         let start = process.start.and_then(|ticks| self.in_initial_time(ticks));
-        Ok(Some(Process { start, ..process }))
+        Ok(Process { start, ..process })
     }
 
     /// The process as it was first seen in this run, for those who ask about one after the other: who is judged to
@@ -169,9 +187,19 @@ impl Host {
 
     /// `None` only if it is certain that there is no such process.
     fn read_of(&self, pid: u32, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.look(pid, name, |path| file::read_piece(path))
+    }
+
+    /// `None` only if it is certain that there is no such process.
+    fn look(
+        &self,
+        pid: u32,
+        name: &str,
+        read: impl FnOnce(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, Error> {
         self.check_proc()?;
         let path = self.proc(format!("{pid}/{name}"));
-        match file::read_piece(&path) {
+        match read(&path) {
             Ok(text) => Ok(Some(text)),
             // It was there when the file was opened, and has been reaped since.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
@@ -213,7 +241,6 @@ fn is_no_process(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
-    use std::path::Path;
 
     use super::super::fixture::{Running, Tree, compile, stat, wait_for};
     use super::*;
@@ -327,6 +354,27 @@ mod tests {
         let tree = Tree::new().link("proc/4711/stat", &format!("/proc/self/fd/{}", open.as_raw_fd()));
         assert_absence(&tree, Ok(None));
         assert_eq!(fs::read(tree.path("proc/4711/stat")).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    #[test]
+    fn a_watched_process_is_not_taken_for_a_later_one() {
+        let (running, here) = (Running::start("sleep", &["60"]), here());
+        let pid = running.pid();
+        let watched = || here.watched_process(pid).unwrap();
+        assert_eq!(watched(), here.process(pid).unwrap());
+        let other = Running::start("sleep", &["60"]);
+        assert_eq!(here.watched_process(other.pid()).unwrap(), here.process(other.pid()).unwrap());
+        assert!(watched().is_some());
+        running.end();
+        assert_eq!(watched(), None);
+
+        let tree = Tree::new().alive(7, 5);
+        let host = tree.host();
+        let start = || host.watched_process(7).unwrap().unwrap().start;
+        assert_eq!(start(), Some(5));
+        fs::remove_file(tree.path("proc/7/stat")).unwrap();
+        let tree = tree.alive(7, 6);
+        assert_eq!((start(), tree.host().process(7).unwrap().unwrap().start), (Some(5), Some(6)));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Scripts and tools between a JVM and us: administrators wrap the discovery script to set its options, and a
 //! wrapper that became the owner would end at once.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::Path;
 
 use super::Host;
 use super::process::Process;
@@ -75,15 +76,18 @@ fn java_above(host: &Host, wrapper: &Process) -> Option<Process> {
     None
 }
 
-/// By its own name, its executable or its first word: a shell that was started by a script's `#!` is named
-/// after the script.
+/// By its own name or its executable, or, where that may not be known, its first word: a shell that was started by a
+/// script's `#!` is named after the script.
 fn is_called(host: &Host, process: &Process, names: &[&str]) -> bool {
-    let by_executable = host.executable(process.pid);
-    let by_argument = host.arguments(process.pid).and_then(|words| words.into_iter().next());
-    let paths = [Some(process.name.clone().into()), by_executable, by_argument.map(Into::into)];
-    let mut called = paths.iter().flatten().filter_map(|path: &PathBuf| path.file_name()?.to_str());
-    // A login shell's first argument begins with a dash.
-    called.any(|name| names.contains(&name.trim_start_matches('-')))
+    let first_word = || Some(host.arguments(process.pid)?.into_iter().next()?.into());
+    let is_one = |path: &Path| {
+        let name = path.file_name().and_then(OsStr::to_str);
+        // A login shell's first word begins with a dash; what was upgraded meanwhile is said to be deleted.
+        let bare = |name: &str| names.contains(&name.trim_start_matches('-').trim_end_matches(" (deleted)"));
+        name.is_some_and(bare)
+    };
+    is_one(Path::new(&process.name))
+        || host.executable(process.pid).or_else(first_word).is_some_and(|path| is_one(&path))
 }
 
 #[cfg(test)]
@@ -130,6 +134,8 @@ mod tests {
             ("a circle",               wrapped("sh", 30),                                   30),
             ("a script, by its shell", wrapped("x.sh", 20).link(exe, "/usr/bin/dash"),      10),
             ("a script, by its words", wrapped("x.sh", 20).file(words, "/bin/bash\0x.sh\0"), 10),
+            ("upgraded meanwhile",     wrapped("x.sh", 20).link(exe, "/usr/bin/bash (deleted)"), 10),
+            ("not by its words",       wrapped("x", 20).link(exe, "/usr/bin/x").file(words, "sh\0"), 30),
             ("a login shell",          wrapped("x", 20).file(words, "-bash\0"),             10),
             ("a later word",           wrapped("x", 20).file(words, "x\0sh\0"),             30),
             ("a JVM by another name",  wrapped("sh", 20).process(10, "flink", 'S', 1, 9, 100).link("proc/10/exe", "/jdk/bin/java"), 10),

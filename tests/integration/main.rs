@@ -5,6 +5,7 @@
 mod amd;
 mod attack;
 mod booted;
+mod budget;
 mod by_hand;
 mod check;
 mod command_line;
