@@ -109,5 +109,6 @@ fn save(file: &str, title: &str, body: &str) {
         width / 2.0
     );
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/plots");
+    fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join(file), format!("{head}\n{ground}\n{title}\n{body}</svg>\n")).unwrap();
 }
