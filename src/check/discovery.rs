@@ -12,6 +12,8 @@ use crate::nearest::nearest;
 
 /// Flink's own, where no path is set.
 const STOCK: &str = "plugins/external-resource-gpu/nvidia-gpu-discovery.sh";
+/// Of the variables that set the option for TaskManagers.
+pub(super) const COORDINATES: &str = "GPU_COORD_ENABLE_COORDINATION";
 /// All that it knows. It passes over any other word.
 const OF_STOCK: [&str; 2] = ["--enable-coordination-mode", "--coordination-file"];
 
@@ -26,6 +28,8 @@ pub(super) struct Script<'a> {
     pub(super) args: Option<(String, usize)>,
     /// Whether there are more GPUs to be seen than this TaskManager's.
     pub(super) sees_the_host: bool,
+    /// Whether the environment of the TaskManagers has a word on coordination.
+    pub(super) has_variable: bool,
 }
 
 /// Which program it is, as far as its name tells.
@@ -50,7 +54,7 @@ impl Script<'_> {
         }
         // A misspelt option may have been meant to be that.
         if findings.is_empty() {
-            findings.extend(self.uncoordinated(program));
+            findings.extend(self.uncoordinated(program, rules));
         }
         self.units(program, rules, &mut findings);
         findings
@@ -100,15 +104,18 @@ impl Script<'_> {
     }
 
     /// Whoever says `--no-coordination` means it.
-    fn uncoordinated(&self, program: Program) -> Option<Finding> {
+    fn uncoordinated(&self, program: Program, rules: &Rules<'_>) -> Option<Finding> {
         let (args, line) = self.args.as_ref().map_or(("", self.amount.1), |(args, line)| (args, *line));
         let says = |word: &str| args.split_ascii_whitespace().any(|other| other == word);
         let is_said = ["--enable-coordination-mode", "--enable-coordination", "--no-coordination"].map(says);
-        if program != Program::GpuCoord || !self.sees_the_host || is_said.contains(&true) {
+        let mut presets = rules.config.iter().flat_map(|config| &config.options);
+        let is_preset = presets.any(|option| option.name.contains("coordination-mode"));
+        let is_ours = program == Program::GpuCoord && self.sees_the_host;
+        if !is_ours || self.has_variable || is_preset || is_said.contains(&true) {
             return None;
         }
-        let text = "without `--enable-coordination-mode` every TaskManager of a host is told the same GPUs; add it \
-                    to the args, also where `gpu-coord exec` starts the TaskManager";
+        let text = "without `--enable-coordination-mode` every TaskManager of a host is told the same GPUs; add it to \
+                    the args, or set GPU_COORD_ENABLE_COORDINATION_MODE=1 in the TaskManagers' environment";
         Some(Finding::new(line, text.to_owned()))
     }
 

@@ -164,6 +164,7 @@ impl<'a> Flink<'a> {
             path: path.map(|setting| (setting.value.text(), setting.line)),
             args: self.of(name, ARGS).map(|setting| (setting.value.text(), setting.line)),
             sees_the_host: self.deployment == Deployment::Unknown,
+            has_variable: self.settings.iter().any(|setting| setting.key.contains(discovery::COORDINATES)),
         };
         self.findings.extend(script.check(self.rules));
     }

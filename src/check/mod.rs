@@ -22,8 +22,8 @@ mod settings;
 
 use std::path::{Path, PathBuf};
 
-use crate::config::Sharing;
 use crate::config::yaml::{Node, Problem, documents};
+use crate::config::{Config, Sharing};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub(crate) struct Finding {
 
 /// What a text is held against.
 pub(crate) struct Rules<'a> {
-    /// What is shared, if a configuration says so.
-    pub(crate) sharing: Option<&'a Sharing>,
+    /// What our own configuration says: of what is shared, and of our options.
+    pub(crate) config: Option<&'a Config>,
     /// What our own command line says of words as Flink would call it with them.
     pub(crate) refusal: &'a dyn Fn(&[&str]) -> Option<String>,
     /// The host that a text is for.
@@ -52,16 +52,20 @@ pub(crate) struct HostRules<'a> {
 }
 
 impl Rules<'_> {
+    fn sharing(&self) -> Option<&Sharing> {
+        self.config?.sharing.as_ref()
+    }
+
     /// Whether an owner is given at most one unit of a resource.
     fn is_single(&self, resource: &str) -> bool {
-        let sharing = self.sharing.filter(|sharing| sharing.fails_requests_greater_than_one);
+        let sharing = self.sharing().filter(|sharing| sharing.fails_requests_greater_than_one);
         let mut shared = sharing.iter().flat_map(|sharing| &sharing.resources);
         resource.ends_with(".shared") || shared.any(|it| it.rename.as_deref().unwrap_or(&it.name) == resource)
     }
 
     /// The names that the configuration gives.
     fn known(&self) -> Vec<&str> {
-        let resources = self.sharing.iter().flat_map(|sharing| &sharing.resources);
+        let resources = self.sharing().into_iter().flat_map(|sharing| &sharing.resources);
         resources.flat_map(|it| [Some(it.name.as_str()), it.rename.as_deref()]).flatten().collect()
     }
 

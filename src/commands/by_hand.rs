@@ -100,6 +100,14 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     }
     let standing = |position: usize| judged.standing(position);
     let remains = Remains::of(&context.host, record, &standing);
+    if let Some(shared) = released.iter().find(|position| remains.is_open_to_the_living(**position)) {
+        let Assignment { index, owner, .. } = &record.assignments[*shared];
+        return Err(Error::Refused(format!(
+            "device {index} is not released: what pid {} left is in the control group of a living owner, who can open \
+             it; end that owner (`gpu-coord status` names it)",
+            owner.pid
+        )));
+    }
     if let Some(orphaned) = released.iter().find(|position| remains.has_orphans(**position)) {
         remains.name(*orphaned, notes)?;
         let index = record.assignments[*orphaned].index;
@@ -130,7 +138,7 @@ pub(super) fn release(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     change.released = released;
     context.check_strict(notes)?;
     super::block_signals();
-    ledger.commit(&change)?;
+    ledger.commit(&context.host, &change)?;
     context.note_by_hand(&given_back, notes);
     let line = |line: &Assignment| format!("released index {} of pid {}\n", line.unit(), line.owner.pid);
     let done: String = given_back.iter().map(line).collect();
@@ -222,7 +230,7 @@ impl<'a> Hand<'a> {
         let judged = Judged::new(&self.context.host, record, ledger.facts(), Some(&occupancy));
         let Change { stale, settled, gone, .. } = judged.change(Some(&self.inventory), false);
         super::block_signals();
-        ledger.commit(&Change { stale, settled, gone, ..change })?;
+        ledger.commit(&self.context.host, &Change { stale, settled, gone, ..change })?;
         Ok(())
     }
 }

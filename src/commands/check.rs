@@ -24,7 +24,7 @@ pub(super) fn run(context: &Context<'_>, options: &Check, notes: &mut Notes) -> 
         host.as_ref().map_or(0, |(inventory, resources)| offered(inventory, resources, name))
     };
     let rules = Rules {
-        sharing: context.config.and_then(|config| config.sharing.as_ref()),
+        config: context.config,
         refusal: &cli::refusal,
         host: options.host.then_some(HostRules { offered: &offered, executable: &executable }),
     };

@@ -52,6 +52,7 @@ impl Choice<'_> {
             notes.warnings.extend(self.in_use(host, device, &pids));
         }
         notes.warnings.extend(self.several_instances(&units));
+        notes.warnings.extend(self.open_to_others(&units));
         Ok(units)
     }
 
@@ -70,6 +71,14 @@ impl Choice<'_> {
                 instances.len()
             )
         })
+    }
+
+    /// Once for each line of a dead owner in whose group somebody lives who is recorded himself.
+    fn open_to_others(&self, units: &[Unit]) -> BTreeSet<String> {
+        let places = self.occupancy.places.iter().filter(|place| units.contains(&place.unit));
+        let holders = places.flat_map(|place| place.holders.iter().copied());
+        let stale = holders.filter(|position| (self.standing)(*position) == Standing::Dead);
+        stale.filter_map(|position| self.remains.open_to(position)).collect()
     }
 
     fn others(&self, device: usize) -> Vec<u32> {

@@ -57,7 +57,7 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     change.stale.extend(emptied);
     let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();
     change.released = released;
-    ledger.commit(&change)?;
+    ledger.commit(host, &change)?;
     context.note_release(&given_back, notes);
     Ok(change.released.len())
 }

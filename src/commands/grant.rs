@@ -45,7 +45,7 @@ impl Request<'_> {
             (Err(error), Some(queue)) => {
                 self.context.check_strict(notes)?;
                 let waiter = queue::waiter(owner, self.options.amount, self.units, self.inventory);
-                queue.enter(ledger, change, waiter)?;
+                queue.enter(&self.context.host, ledger, change, waiter)?;
                 return Err(error);
             }
             (units, _) => units?,

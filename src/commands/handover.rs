@@ -86,7 +86,7 @@ impl Handing<'_> {
     ) -> Result<(), Error> {
         let Handing { context, owner, ledger, guard } = self;
         guard.iter().for_each(|guard| guard.commits_for(owner.pid));
-        let committed = ledger.commit(change).map_err(undo)?;
+        let committed = ledger.commit(&context.host, change).map_err(undo)?;
         guard.into_iter().for_each(Guard::call_off);
         // Who is replaced by a command cannot say it later; nor is there an answer where a warning of it is an error.
         let is_noted_before = !handover.outlives_failure() || context.is_strict;
@@ -94,10 +94,12 @@ impl Handing<'_> {
             note(When::UnderLock, notes);
         }
         let delivered = context.check_strict(notes).and_then(|()| handover.deliver(notes));
-        delivered.map_err(|error| {
+        if let Err(error) = delivered {
             let error = committed.undo(error);
-            if handover.outlives_failure() { undo(error) } else { error }
-        })?;
+            return Err(if handover.outlives_failure() { undo(error) } else { error });
+        }
+        // With it goes the lock: a history that hangs keeps nobody else.
+        drop(committed);
         if !is_noted_before {
             note(When::Afterwards, notes);
         }

@@ -1,4 +1,4 @@
-//! The history: a line for each grant, release, take-over and refusal. "Who took my GPU" is asked the next morning,
+//! The history: a line for each grant, release, take-over and refusal, and for what an operator does. "Who took my GPU" is asked the next morning,
 //! and Flink drops what a script says on success.
 
 use std::io;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use nix::unistd::getuid;
 
-use super::Context;
+use super::{Context, allocate};
 use crate::assignment::{Assignment, Drained, Owner};
-use crate::cli::Command;
+use crate::cli::{Allocation, Command};
 use crate::coordination::plan::Change;
 use crate::device::Identity;
 use crate::error::Error;
 use crate::host::journal::{Entry, Log};
-use crate::host::owner;
+use crate::host::owner::{self, Form};
 use crate::notes::Notes;
 
 /// How long a file is waited for, at most and, where the deadline is near or others wait for the lock, at least.
@@ -128,12 +128,14 @@ impl Context<'_> {
 
     /// What ended before it was known what there is to give, or to whom.
     pub(super) fn note_early_refusal(&self, command: &Command, error: &Error) {
+        let owner = |options: &Allocation| options.owner.owner.unwrap_or_else(parent_id);
+        let coordinates = |form, options| allocate::coordinates(self, form, options);
         let asker = match command {
-            Command::Discover(options) if self.is_inside() || options.allocation.enable_coordination_mode => {
-                options.allocation.owner.owner.unwrap_or_else(parent_id)
+            Command::Discover(options) if coordinates(Form::Discover, &options.allocation) => {
+                owner(&options.allocation)
             }
-            Command::Allocate(options) if !options.allocation.no_coordination => {
-                options.allocation.owner.owner.unwrap_or_else(parent_id)
+            Command::Allocate(options) if coordinates(Form::Allocate, &options.allocation) => {
+                owner(&options.allocation)
             }
             Command::Exec(_) => std::process::id(),
             _ => return,
@@ -143,11 +145,6 @@ impl Context<'_> {
         }
         let unseen = Owner { pid: asker, start: None, boot: None, pid_namespace: None, uid: None };
         self.note_refusal(&owner::of(&self.host, asker).unwrap_or(unseen), error);
-    }
-
-    /// Whether the call is one inside of `exec`.
-    fn is_inside(&self) -> bool {
-        self.surroundings.grant.is_some()
     }
 
     /// Entries are made only where they can be written.
@@ -160,8 +157,8 @@ impl Context<'_> {
         let (Err(error), Log::File(path)) = (sink.write(&entries(), patience), self.log) else { return };
         let path = path.display();
         notes.warn(match error.kind() {
-            io::ErrorKind::TimedOut => format!("the history may lack this: {path} does not answer"),
-            _ => format!("the history lacks this: cannot write to {path}: {error}"),
+            io::ErrorKind::TimedOut => format!("the history may lack this: {path} does not answer; see to its file system, or name another place with --log"),
+            _ => format!("the history lacks this: cannot write to {path}: {error}; mend that, or name another place with --log"),
         });
     }
 

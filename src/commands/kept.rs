@@ -36,7 +36,7 @@ impl Scene<'_> {
             let users = self.users(position);
             let line = &self.record.assignments[position];
             notes.warnings.extend((!users.is_empty()).then(|| self.computing(line, &users)));
-            let reason = if self.is_open_to_the_living(position) {
+            let reason = if self.remains.is_open_to_the_living(position) {
                 Some("its control group is that of a living owner too".to_owned())
             } else if is_forced {
                 None
@@ -64,11 +64,6 @@ impl Scene<'_> {
         let reason =
             |position: &usize| kept.get(position).or_else(|| alike.get(&grant(position)?).copied()).cloned();
         stale.iter().filter_map(|position| Some((*position, reason(position)?))).collect()
-    }
-
-    fn is_open_to_the_living(&self, position: usize) -> bool {
-        let name = self.record.assignments[position].cgroup.as_deref();
-        name.is_some_and(|name| self.remains.living().share(name)) && self.remains.has_orphans(position)
     }
 
     /// Who computes on the device of a line, belongs to no owner of it, and may be of the owner that has ended.

@@ -113,12 +113,18 @@ impl Queue {
     }
 
     /// Takes the last place, unless the record has one of this process. From then on signals are to be looked for.
-    pub(super) fn enter(&self, ledger: Ledger, mut change: Change, waiter: Waiter) -> Result<(), Error> {
+    pub(super) fn enter(
+        &self,
+        host: &Host,
+        ledger: Ledger,
+        mut change: Change,
+        waiter: Waiter,
+    ) -> Result<(), Error> {
         super::block_signals();
         let record = ledger.record();
         if turn::of(record, &waiter.owner).next().is_none() {
             change.queued = Some(Waiter { ticket: turn::next_ticket(record), ..waiter });
-            ledger.commit(&change)?;
+            ledger.commit(host, &change)?;
         }
         self.is_in.set(true);
         Ok(())
@@ -145,7 +151,7 @@ fn remove(context: &Context<'_>, path: &Path, requester: &Owner) -> Result<(), E
     }
     let mut change = Judged::new(host, record, ledger.facts(), None).change(None, false);
     change.gone.extend(own);
-    ledger.commit(&change).map(drop)
+    ledger.commit(host, &change).map(drop)
 }
 
 /// Never said: the signal ends the process first.

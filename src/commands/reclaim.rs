@@ -64,9 +64,7 @@ impl Reclaimer<'_> {
         let standing = |position: usize| judged.standing(position);
         let mut change = judged.change(Some(self.inventory), true);
         let remains = Remains::of(self.host, record, &standing);
-        self.context.check_strict(notes)?;
         let kin = Kin::of(self.host, self.inventory, notes);
-        let groups = self.groups(record, &remains, &standing, notes)?;
         let scene = Scene {
             host: self.host,
             inventory: self.inventory,
@@ -78,16 +76,18 @@ impl Reclaimer<'_> {
         };
         let kept = scene.kept(&change.stale, self.is_forced, notes);
         change.stale.retain(|position| !kept.contains_key(position));
+        self.host.check_read()?;
+        // Where a warning is an error, it has to be known before anything is done.
+        self.context.check_strict(notes)?;
+        let groups = self.groups(record, &remains, &standing, notes)?;
         let left = self.left(record, &remains, &change.stale);
         let done = self.released(record, &change) + &self.kept(record, &kept) + &groups + &left;
         let done = done + &self.gone(record, &change);
         let is_idle = change.stale.is_empty() && change.settled.is_empty() && change.gone.is_empty();
         let stale: Vec<Assignment> = change.stale.iter().map(|at| record.assignments[*at].clone()).collect();
-        self.host.check_read()?;
-        self.context.check_strict(notes)?;
         if !self.is_dry && !is_idle {
             super::block_signals();
-            ledger.commit(&change)?;
+            ledger.commit(self.host, &change)?;
             self.context.note_reclaimed(&stale, notes);
         }
         Ok(done)
@@ -109,9 +109,9 @@ impl Reclaimer<'_> {
         let dead = (0..record.assignments.len()).filter(|position| standing(*position) == Standing::Dead);
         let positions = dead.filter(|position| named.insert(record.assignments[*position].cgroup.as_ref()));
         let groups: Vec<(usize, Group)> = positions.filter_map(|at| Some((at, group(at)?))).collect();
-        // Where a warning is an error, it has to be known before anything is done.
         if self.is_dry || self.context.is_strict {
-            for (position, _) in &groups {
+            // What somebody who lives has is no orphan.
+            for (position, _) in groups.iter().filter(|(_, group)| !remains.living().share(&group.name())) {
                 remains.name(*position, notes).unwrap_or_else(|error| notes.warn(error.chain()));
             }
             self.context.check_strict(notes)?;

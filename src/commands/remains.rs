@@ -89,6 +89,28 @@ impl<'a> Remains<'a> {
         has_orphans
     }
 
+    /// Whether somebody who lives is in the group of an assignment whose owner is dead, and can open its unit.
+    pub(super) fn is_open_to_the_living(&self, position: usize) -> bool {
+        let name = self.record.assignments[position].cgroup.as_deref();
+        name.is_some_and(|name| self.living().share(name)) && self.has_orphans(position)
+    }
+
+    /// Who they are, of a unit that is given all the same.
+    pub(super) fn open_to(&self, position: usize) -> Option<String> {
+        if !self.is_open_to_the_living(position) {
+            return None;
+        }
+        let line = &self.record.assignments[position];
+        let name = line.cgroup.as_deref()?;
+        let pids = self.orphans.borrow().get(name).cloned().unwrap_or_default();
+        let pids = self.host.named(&pids);
+        Some(format!(
+            "device {} is given although pid {pids} in control group {name} can open it, where pid {} held it",
+            line.unit(),
+            line.owner.pid
+        ))
+    }
+
     /// Whether the processes of a group have been kept from every GPU.
     pub(super) fn is_shut(&self, name: &str) -> bool {
         self.shut.borrow().contains(name)

@@ -13,18 +13,20 @@
 //! Not here: whether an owner is alive (`host`), and who is given what (`policy`).
 
 use std::fs::{File, Metadata};
-use std::io::{Read, Seek};
+use std::io::{Read, Seek, Write};
 use std::mem::ManuallyDrop;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
 use crate::assignment::{Assignment, Record};
 use crate::coordination::file::{Access, Opened};
 use crate::coordination::plan::{self, Change};
 use crate::coordination::text::Text;
-use crate::coordination::{append, file, lock};
+use crate::coordination::{file, lock};
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
@@ -130,10 +132,12 @@ impl Ledger {
         self.facts
     }
 
-    /// Writes a change. On failure nothing of its grant stays recorded.
+    /// Writes a change. On failure nothing of its grant stays recorded. Nothing is written after a read that has failed
+    /// for this run alone: who lives would be judged by it.
     ///
     /// Takes the ledger: what was read before a change cannot be planned upon again after it.
-    pub(crate) fn commit(self, change: &Change) -> Result<Committed, Error> {
+    pub(crate) fn commit(self, host: &Host, change: &Change) -> Result<Committed, Error> {
+        host.check_read()?;
         let plan = plan::plan(&self.text, change, self.is_outdated);
         let passed = change.passed.iter().map(|(_, passed)| passed);
         let given = || change.granted.iter().chain(passed.clone());
@@ -154,12 +158,14 @@ impl Ledger {
     /// On a full disk units can still be given back: that takes no space. The script's lines whose owners
     /// live are then left as they are, which only puts off telling their owners from later processes.
     fn release_only(&self, change: &Change, error: Error) -> Result<(), Error> {
-        if !(change.granted.is_empty() && change.passed.is_empty() && change.queued.is_none()) {
+        let Change { granted, passed, queued, drained, released, undrained, .. } = change;
+        if !(granted.is_empty() && passed.is_empty() && queued.is_none() && drained.is_empty()) {
             return Err(error);
         }
         // What is written with it would be appended.
-        append::end(&self.opened.file).map_err(Error::io("write to", &self.path))?;
-        let released = Change { released: change.released.clone(), ..Change::default() };
+        self.set_append(false).map_err(Error::io("write to", &self.path))?;
+        let (released, undrained) = (released.clone(), undrained.clone());
+        let released = Change { released, undrained, ..Change::default() };
         self.put(&plan::plan(&self.text, &released, false).fill)
     }
 
@@ -191,12 +197,24 @@ impl Ledger {
             let problem = format!("would have {grown} bytes, and has at most {LARGEST}; ask for fewer units");
             return Err(Error::File { path: self.path.clone(), problem });
         }
-        append::append(&self.opened.file, growth).map_err(Error::io("grow", &self.path))?;
+        let written = self.set_append(true).and_then(|()| (&self.opened.file).write_all(growth));
+        // Also after a failure: with O_APPEND, pwrite(2) appends on Linux, wherever it is told to write.
+        let ended = self.set_append(false);
+        written.map_err(Error::io("grow", &self.path))?;
+        ended.map_err(Error::io("write to", &self.path))?;
         if file::metadata(&self.opened.file, &self.path)?.len() == grown {
             return Ok(());
         }
         let problem = "was written to without its lock; find out by what, and try again".to_owned();
         Err(Error::File { path: self.path.clone(), problem })
+    }
+
+    /// By the descriptor and not by a flag of pwritev2(2), which overlayfs drops before Linux 6.8: it would write over
+    /// the beginning of the record then.
+    fn set_append(&self, append: bool) -> std::io::Result<()> {
+        let flags = if append { OFlag::O_APPEND } else { OFlag::empty() };
+        fcntl(&self.opened.file, FcntlArg::F_SETFL(flags))?;
+        Ok(())
     }
 }
 

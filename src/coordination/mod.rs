@@ -10,7 +10,6 @@
 //! | `plan` | a change as crash-safe writes (pure) |
 //! | `file` | opening the file, or refusing it |
 //! | `lock` | its lock |
-//! | `append` | writing behind what is there |
 //! | `ledger` | all of it together: the only way to read for a change, and to change |
 //! | `settle` | what becomes of the lines of Flink's own script |
 //! | `place` | whether what is written at a path is seen by others |
@@ -20,7 +19,6 @@ pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod settle;
 
-mod append;
 mod escape;
 mod file;
 mod format;

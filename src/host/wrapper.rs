@@ -8,18 +8,17 @@ use super::Host;
 use super::process::Process;
 use crate::notes::Notes;
 
-/// What administrators wrap the discovery script in; each ends as soon as gpu-coord does.
+/// What administrators wrap the discovery script in, beside the tools; each ends as soon as its script does.
+const SHELLS: [&str; 11] =
+    ["sh", "bash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "fish", "busybox", "toybox"];
+
+/// Those that run one command and end with it.
 #[rustfmt::skip] // a table
-const WRAPPERS: [&str; 36] = [
-    "sh", "bash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "fish", "busybox", "toybox",
-    // From here on what does nothing beside (`TOOLS`).
+const TOOLS: [&str; 25] = [
     "sudo", "sudo-rs", "doas", "su", "runuser", "setpriv", "capsh", "gosu",
     "env", "timeout", "nice", "ionice", "chrt", "taskset", "numactl", "prlimit", "setsid", "setarch", "stdbuf",
     "flock", "nohup", "time", "strace", "unshare", "nsenter",
 ];
-
-/// Where in the list the tools begin, which run one command and no script.
-const TOOLS: usize = 11;
 
 /// What a JVM is called.
 const JVM: &str = "java";
@@ -31,12 +30,12 @@ const MOST_ANCESTORS: usize = 64;
 const SETTLED_SECONDS: u64 = 5;
 
 pub(crate) fn is_one(host: &Host, process: &Process) -> bool {
-    is_called(host, process, &WRAPPERS)
+    is_called(host, process, &SHELLS) || is_called(host, process, &TOOLS)
 }
 
 /// Warns of a caller that ends with this call, where nobody is looked for behind it.
 pub(crate) fn warn_of_tool(host: &Host, parent: &Process, notes: &mut Notes) {
-    if is_called(host, parent, &WRAPPERS[TOOLS..]) {
+    if is_called(host, parent, &TOOLS) {
         let (pid, name) = (parent.pid, parent.name.escape_default());
         notes.warn(format!(
             "the owner is {name}, pid {pid}, which ends with this call; name the process that holds the units with \
@@ -117,7 +116,7 @@ mod tests {
 
     #[test]
     fn behind_every_wrapper_the_jvm_is_found() {
-        for name in WRAPPERS {
+        for name in SHELLS.into_iter().chain(TOOLS) {
             assert_eq!(owner(&wrapped(name, 20)), (10, Vec::new()), "{name}");
         }
     }
@@ -179,7 +178,7 @@ mod tests {
         let running = Running::start("sh", &["-c", "chmod +x \"$0\"; exec \"$0\"", script.to_str().unwrap()]);
         let process = wait_for(running.pid(), |process| process.name == "gpus.sh");
         let here = Host::new(Path::new("/"));
-        assert!(is_called(&here, &process, &WRAPPERS));
+        assert!(is_called(&here, &process, &SHELLS));
         assert!(!is_called(&here, &process, &[JVM]));
     }
 }

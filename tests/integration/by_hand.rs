@@ -1,8 +1,11 @@
 //! What an operator does by hand: drain, undrain, release.
 
 use std::fs;
+use std::process::Command;
 
+use crate::running::{End, Running, answer};
 use crate::sandbox::{Process, Sandbox};
+use crate::strace;
 
 #[test]
 fn a_drained_unit_is_kept_from_being_granted_until_it_is_undrained() {
@@ -104,4 +107,54 @@ fn release_frees_what_nobody_can_judge_and_nothing_of_the_living() {
          delete it if no process holds the unit"
     );
     host.refuses("release 2 --force", 6, &withheld);
+}
+
+/// A full disk cannot be told of what is drained, and says so; what was drained is let go of all the same.
+#[test]
+fn a_drain_that_finds_no_room_is_no_drain() {
+    let host = Sandbox::with_gpus(2);
+    let within = |line: &str, bytes: usize| {
+        let program = host.program(line);
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--fsize={bytes}")).arg(program.get_program()).args(program.get_args());
+        command.current_dir(host.path());
+        Running::start(command).end()
+    };
+    let problem = "gpu-coord: cannot grow coordination: File too large (os error 27)\n".to_owned();
+    let refused = (End::Exit(4), String::new(), problem);
+    assert_eq!(within("drain 0 --reason broken", 0), refused);
+    assert_eq!(host.text(), "");
+    host.answers("drain 0 --reason broken", "");
+    // A living owner's line of the script would be written anew, for which there is no room either.
+    let owner = Process::start();
+    fs::write(host.file(), format!("{}1 {}\n", host.text(), owner.pid())).unwrap();
+    let length = host.text().len();
+    assert_eq!(within("drain 1 --reason broken", length), refused);
+    assert_eq!(within("undrain 0", length), answer(""));
+    assert!(!host.text().contains("\n!") && !host.text().starts_with('!'), "{}", host.text());
+}
+
+/// In which namespace we are decides who lives.
+#[test]
+fn nothing_is_released_after_a_read_that_failed_for_a_moment() {
+    const TEST: &str = "nothing_is_released_after_a_read_that_failed_for_a_moment";
+    if !strace::is_there(TEST) {
+        return;
+    }
+    let (host, owner) = (Sandbox::with_gpus(1), Process::start());
+    host.answers(&format!("allocate 1 --owner {}", owner.pid()), "0\n");
+    let before = host.text();
+    let program = host.program("release 0 --force --log none");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o", "calls", "-e", "trace=readlink", "-P", "/proc/self/ns/pid"]);
+    command
+        .args(["-e", "inject=readlink:error=ENOMEM", "--"])
+        .arg(program.get_program())
+        .args(program.get_args());
+    command.current_dir(host.path());
+    let end = Running::start(command).end();
+    assert_ne!(end.0, End::Exit(0), "{end:?}");
+    assert!(end.1.is_empty() && end.2.starts_with("gpu-coord: "), "{end:?}");
+    assert!(fs::read_to_string(host.path().join("calls")).unwrap().contains("INJECTED"));
+    assert_eq!(host.text(), before);
 }

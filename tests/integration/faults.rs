@@ -42,7 +42,6 @@ fn errors(call: &Call) -> &'static [&'static str] {
         "read" | "pread64" => &["EINTR", "EIO"],
         // A caller may have made the pipe one that never waits.
         "write" if has("write(1,") || has("write(2,") => &["EAGAIN", "EINTR", "EIO", "ENOSPC"],
-        "pwritev2" => &["EINTR", "EIO", "ENOSPC", "EOPNOTSUPP"],
         "write" | "pwrite64" => &["EINTR", "EIO", "ENOSPC"],
         "statx" | "fstat" | "newfstatat" | "readlink" | "readlinkat" => &["EACCES", "EIO", "ENOMEM"],
         "access" | "faccessat" | "faccessat2" => &["EACCES", "EIO", "ENOMEM"],

@@ -160,7 +160,7 @@ fn a_write_that_fails_leaves_nothing_recorded() {
         return;
     }
     for (at, name, nth, action) in [
-        ("the growth", "pwritev2", "1", "grow"),
+        ("the growth", "write", "1", "grow"),
         ("the body", "pwrite64", "1", "write to"),
         ("the first byte of one", "pwrite64", "2", "write to"),
         ("the first byte of the other", "pwrite64", "3", "write to"),

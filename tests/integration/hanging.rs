@@ -66,7 +66,8 @@ fn a_history_that_hangs_keeps_nobody() {
     let point = host.path().join("far");
     fs::create_dir(&point).unwrap();
     let hanging = Hanging::mount(&point);
-    let warning = "gpu-coord: warning: the history may lack this: far/log does not answer\n";
+    let warning = "gpu-coord: warning: the history may lack this: far/log does not answer; see to its file system, or name \
+         another place with --log\n";
     let of = format!("--owner {} --log far/log", owner.pid());
     for index in 0..2 {
         let mut command = host.command(&format!("allocate 1 {of}"));

@@ -239,7 +239,7 @@ fn a_log_that_cannot_be_written_is_warned_of() {
     let (host, owner) = (Sandbox::with_gpus(2), Process::start());
     let line = format!("allocate 1 --owner {} --log nowhere/log", owner.pid());
     let warning = "gpu-coord: warning: the history lacks this: cannot write to nowhere/log: No such file or directory \
-                   (os error 2)\n";
+                   (os error 2); mend that, or name another place with --log\n";
     host.command(&line).assert().code(0).stdout("0\n").stderr(warning);
     let mut exec = host.command("exec 1 --log nowhere/log");
     exec.args(["--", "echo", "here"]).assert().code(0).stdout("here\n").stderr(warning);
@@ -278,7 +278,8 @@ fn a_log_without_room_for_the_line_is_warned_of() {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", script]).arg(program.get_program()).args(program.get_args());
     let output = command.current_dir(host.path()).output().unwrap();
-    let warning = "gpu-coord: warning: the history lacks this: cannot write to full/log: No space left on device (os error 28)\n";
+    let warning = "gpu-coord: warning: the history lacks this: cannot write to full/log: No space left on device (os error 28); \
+                   mend that, or name another place with --log\n";
     assert_eq!(
         (output.stdout.as_slice(), String::from_utf8(output.stderr).unwrap()),
         (&b"0\n"[..], warning.to_owned())

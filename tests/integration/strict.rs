@@ -20,7 +20,7 @@ const SITES: [(&str, usize); 17] = [
     ("cli/environment.rs", 1),
     ("cli/parse.rs", 8),
     ("commands/by_hand.rs", 3),
-    ("commands/choice.rs", 3),
+    ("commands/choice.rs", 4),
     ("commands/deallocate_all.rs", 2),
     ("commands/eligible.rs", 1),
     ("commands/history.rs", 1),

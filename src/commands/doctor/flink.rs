@@ -30,7 +30,7 @@ pub(super) fn look(
     let of_resource =
         |name: Option<&str>| devices.map_or(0, |(inventory, resources)| offered(inventory, resources, name));
     let rules = Rules {
-        sharing: context.config.and_then(|config| config.sharing.as_ref()),
+        config: context.config,
         refusal: &cli::refusal,
         host: devices.is_some().then_some(HostRules { offered: &of_resource, executable: &executable }),
     };

@@ -115,11 +115,14 @@ unsafe fn write(task: &Task<'_>) -> ! {
         if file < 0 {
             report(task, *libc::__errno_location());
         }
-        match usize::try_from(libc::write(file, task.text.as_ptr().cast(), task.text.len())) {
-            Ok(length) if length == task.text.len() => report(task, 0),
-            Ok(_) => report(task, libc::ENOSPC), // for a part there was room
-            Err(_) => report(task, *libc::__errno_location()),
-        }
+        let error = match usize::try_from(libc::write(file, task.text.as_ptr().cast(), task.text.len())) {
+            Ok(length) if length == task.text.len() => 0,
+            Ok(_) => libc::ENOSPC, // for a part there was room
+            Err(_) => *libc::__errno_location(),
+        };
+        // A server may be asked only now, and hang or refuse: not once we are believed to be done.
+        let is_closed = libc::close(file) == 0;
+        report(task, if error == 0 && !is_closed { *libc::__errno_location() } else { error })
     }
 }
 
@@ -143,7 +146,7 @@ unsafe fn close_others(kept: RawFd) {
         first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
     };
     let kept = kept.unsigned_abs();
-    if range(0, kept.wrapping_sub(1)) && range(kept + 1, u32::MAX) {
+    if (kept == 0 || range(0, kept - 1)) && range(kept + 1, u32::MAX) {
         return;
     }
     for number in (0..MOST_DESCRIPTORS).filter(|number| number.unsigned_abs() != kept) {

@@ -139,7 +139,8 @@ fn a_grant_is_not_parted_by_what_somebody_inside_was_given() {
         command.assert().code(0).stdout("").stderr(warnings);
         assert_eq!((stage.sandbox.holders(), owner.reach().as_str()), (all.to_vec(), "++-"));
         // Nor by whoever takes over: what the asker can open is for nobody who is to have it alone.
-        let group = stage.group(&owner);
+        let (group, name) =
+            (stage.group(&owner), stage.recorded(&owner).replace("cgroup=", "control group "));
         owner.kill();
         let line = |amount: u32| format!("{} --check-dead --print host-index", stage.line(amount, &other));
         stage.sandbox.command(&line(2)).assert().code(1).stdout("");
@@ -147,10 +148,22 @@ fn a_grant_is_not_parted_by_what_somebody_inside_was_given() {
         let holders = stage.sandbox.holders();
         assert!(all.iter().all(|line| holders.contains(line)), "{holders:?}");
         stage.sandbox.command(&line(1)).assert().code(1).stdout("");
+        // Who need not have it alone is given it, and told.
+        let plain = stage.owner();
+        let line_of_plain = format!("allocate 1 --check-dead --owner {}", plain.pid());
+        stage.sandbox.command(&line_of_plain).arg("--strict").assert().code(4).stdout("");
+        let assert = stage.sandbox.command(&line_of_plain).assert().code(0).stdout("1\n");
+        let said = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
+        assert!(
+            said.contains(&format!("device 1 is given although pid {asker} ")) && said.contains(&name),
+            "{said}"
+        );
+        assert!(said.trim_end().ends_with(&format!("can open it, where pid {pid} held it")), "{said}");
+        stage.release(&plain);
         let told =
             String::from_utf8(stage.sandbox.program("reclaim --dry-run").output().unwrap().stdout).unwrap();
         assert!(
-            !told.contains("would remove control group") && told.contains("would keep index 1"),
+            !told.contains(&format!("would remove {name}")) && told.contains("would keep index 1"),
             "{told}"
         );
         stage.release(&other);
