@@ -25,14 +25,14 @@ pub(crate) fn config(bytes: &[u8]) {
 
 pub(crate) fn check(bytes: &[u8]) {
     let text = lossy(bytes);
-    let sharing = crate::config::parse(SHARING, None).unwrap_or_else(|problem| panic!("{problem:?}")).sharing;
+    let config = crate::config::parse(SHARING, None).unwrap_or_else(|problem| panic!("{problem:?}"));
     let host = HostRules {
         offered: &|name| name.map_or(1, str::len),
         executable: &|path| {
             if path.starts_with("/") { Ok(PathBuf::from(path)) } else { Err("is no file".to_owned()) }
         },
     };
-    let rules = Rules { sharing: sharing.as_ref(), refusal: &cli::refusal, host: Some(host) };
+    let rules = Rules { config: Some(&config), refusal: &cli::refusal, host: Some(host) };
     for file in ["config.yaml", "flink-conf.yaml"].map(Path::new) {
         match check::check(file, &text, &rules) {
             Ok(findings) => check::lines(file, &findings).lines().for_each(assert_shown),

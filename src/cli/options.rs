@@ -57,7 +57,7 @@ pub(crate) enum Command {
     #[command(
         override_usage = "gpu-coord exec AMOUNT [OPTIONS] -- COMMAND [ARG...]",
         help_template = ALLOCATION_HELP,
-        after_help = "Example: gpu-coord exec 2 --cgroup --user flink -- /opt/flink/bin/taskmanager.sh start-foreground"
+        after_help = "Example: gpu-coord exec 2 --user flink --coordination-file /var/lib/gpu-coord/coordination -- taskmanager.sh start-foreground"
     )]
     Exec(Late<Exec>),
     /// Give back every unit of the calling process

@@ -21,7 +21,7 @@ pub(super) fn look(
     devices: Option<&(Inventory, Resources)>,
     findings: &mut Findings,
 ) {
-    let Some(path) = given.map(Path::to_owned).or_else(|| configured(context)) else { return };
+    let Some(path) = given.map(Path::to_owned).or_else(|| configured(context, findings)) else { return };
     let _guard = context.watch(format!("the contents of {}", path.display()));
     let contents = match read(&path) {
         Ok(contents) => contents,
@@ -45,10 +45,22 @@ pub(super) fn look(
     stock_script(&path, &contents, devices, findings);
 }
 
-/// `config.yaml` of Flink 2.x, else `flink-conf.yaml`.
-fn configured(context: &Context<'_>) -> Option<PathBuf> {
+/// `config.yaml`, else `flink-conf.yaml`: which of two is read depends on Flink's version.
+fn configured(context: &Context<'_>, findings: &mut Findings) -> Option<PathBuf> {
     let directory = Path::new(context.surroundings.flink_home.as_ref()?).join("conf");
-    ["config.yaml", "flink-conf.yaml"].map(|name| directory.join(name)).into_iter().find(|path| path.exists())
+    let files = ["config.yaml", "flink-conf.yaml"].map(|name| directory.join(name));
+    let mut found = files.into_iter().filter(|path| path.exists());
+    let (first, second) = (found.next()?, found.next());
+    if let Some(second) = second {
+        let (first, second) = (first.display(), second.display());
+        findings.warn(
+            CHECK,
+            format!(
+                "{first} is looked at, and Flink 1.19 and 1.20 read {second} instead; remove one of them"
+            ),
+        );
+    }
+    Some(first)
 }
 
 fn stock_script(

@@ -1,7 +1,10 @@
 //! An answer that cannot be handed over, and what cannot be proven: everything is undone.
 
 use std::io::pipe;
+use std::os::fd::AsFd;
 use std::process::Stdio;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::bpf;
 use super::cell::{Cell, Version, versions};
@@ -36,11 +39,18 @@ fn what_nobody_reads_is_undone() {
         let program = stage.sandbox.program(&stage.line(1, &owner));
         let mut stopped = strace::inject(&program, "pwrite64", "signal=SIGSTOP", "1");
         let (reader, writer) = pipe().unwrap();
+        let watched = writer.try_clone().unwrap();
         let running = Running::with_stdout(&mut stopped, writer.into());
         stopped.stdout(Stdio::null()); // it keeps the writer's end otherwise
         wait_until("the owner is moved", || version.path_of(owner.pid()) != stage.cell.path);
         assert_eq!(owner.reach(), "+-");
         drop(reader);
+        // A child that another test is about to start has it for a moment.
+        wait_until("nobody reads", || {
+            let mut polled = [PollFd::new(watched.as_fd(), PollFlags::empty())];
+            poll(&mut polled, PollTimeout::ZERO).unwrap();
+            polled[0].revents() == Some(PollFlags::POLLERR)
+        });
         let (end, _, stderr) = running.go_on();
         let problem = "gpu-coord: cannot write the answer to standard output: Broken pipe (os error 32)\n";
         assert_eq!((end, stderr.as_str()), (End::Exit(4), problem));
