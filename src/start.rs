@@ -32,7 +32,8 @@ fn which_are_closed() -> [bool; 3] {
             return [0, 1, 2].map(is_closed);
         }
     }
-    streams.map(|stream| stream.revents & libc::POLLNVAL != 0)
+    // One of O_PATH is open as well, though it cannot be asked.
+    streams.map(|stream| stream.revents & libc::POLLNVAL != 0 && is_closed(stream.fd))
 }
 
 fn is_closed(stream: i32) -> bool {

@@ -145,10 +145,10 @@ impl Group {
         members::members(&self.place)
     }
 
-    /// Whether a process is in it, or in a group below it.
-    pub(crate) fn has(&self, host: &Host, pid: u32) -> bool {
+    /// Whether a process is certainly neither in it nor in a group below it.
+    pub(crate) fn lacks(&self, host: &Host, pid: u32) -> bool {
         let place = Place::of(host, pid, Some(self.place.version));
-        place.is_ok_and(|place| Path::new(&place.path).starts_with(&self.place.path))
+        place.is_ok_and(|place| !Path::new(&place.path).starts_with(&self.place.path))
     }
 
     /// Whether the kernel is known to deny one of these nodes to its processes.

@@ -207,7 +207,7 @@ pub(super) fn escaped(host: &Host, assignment: &Assignment) -> Option<String> {
         && owner::of(host, owner.pid).is_some_and(|found| found.start == owner.start);
     let group = Group::recorded(host, owner, cgroup.as_deref()?).ok().filter(|_| lives_here)?;
     let pid = owner.pid;
-    (!group.has(host, pid)).then(|| {
+    group.lacks(host, pid).then(|| {
         format!(
             "pid {pid} is not in it, and can open every device; `gpu-coord deallocateAll --owner {pid}` gives back \
              what it holds"

@@ -73,9 +73,7 @@ impl<'a> Counting<'a> {
         });
         let users = names.map(|name| match self.accounts().uid(name) {
             Some(uid) => Ok((name, uid)),
-            None => Err(Error::Host(format!(
-                "the configuration has a quota of user `{name}`, who is not in /etc/passwd; name the user by number"
-            ))),
+            None => Err(Error::Host(nobody(name))),
         });
         let users: HashMap<&str, u32> = users.collect::<Result<_, _>>()?;
         if !users.is_empty() && owner.uid.is_none() {
@@ -133,4 +131,11 @@ impl<'a> Counting<'a> {
         }
         sums
     }
+}
+
+/// Of a quota that every request is refused for.
+pub(super) fn nobody(name: &str) -> String {
+    format!(
+        "the configuration has a quota of user `{name}`, who is not in /etc/passwd; name the user by number"
+    )
 }

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::{PipeReader, PipeWriter, Write, pipe};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -222,6 +222,15 @@ fn the_environment_sets_options_and_the_command_line_wins() {
     ] {
         answers(&words(line), &[SIMULATED, variable], stdout, "");
     }
+}
+
+/// It can neither be read nor written to, and is open all the same.
+#[test]
+fn a_stream_that_is_only_a_place_is_let_be() {
+    let place = File::options().read(true).custom_flags(libc::O_PATH).open("/").unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.env_clear().args(["2", "--source", "simulated:2"]).stdin(place);
+    assert_eq!(ended(command), (0, "0,1\n".to_owned(), String::new()));
 }
 
 #[test]

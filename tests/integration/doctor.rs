@@ -114,6 +114,45 @@ fn flinks_configuration_is_read_where_flink_is() {
     says(&lines, "fail", "missing.yaml");
 }
 
+/// Which of two is read depends on Flink's version.
+#[test]
+fn two_configurations_of_flink_are_one_too_many() {
+    let host = Sandbox::with_gpus(1);
+    let conf = host.path().join("conf");
+    fs::create_dir(&conf).unwrap();
+    for name in ["config.yaml", "flink-conf.yaml"] {
+        fs::write(conf.join(name), "taskmanager.host: localhost\n").unwrap();
+    }
+    let output = host.command("doctor").env("FLINK_HOME", host.path()).output().unwrap();
+    let conf = conf.display();
+    let says = format!(
+        "warn  flink        {conf}/config.yaml is looked at, and Flink 1.19 and 1.20 read {conf}/flink-conf.yaml instead; \
+         remove one of them\n"
+    );
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains(&says), "{printed}");
+}
+
+/// Every allocation would be refused.
+#[test]
+fn a_quota_of_nobody_is_found() {
+    let host = Sandbox::with_gpus(1);
+    let config = |quotas: &str| {
+        fs::write(host.path().join("c.yaml"), format!("version: v1\ngpu-coord: {{quotas: {{{quotas}}}}}\n"))
+            .unwrap();
+    };
+    config("user:nosuchuser: {nvidia.com/gpu: 1}, user:root: {nvidia.com/gpu: 1}");
+    let (status, lines) = found(&host, "--config c.yaml", "quotas");
+    assert_eq!((status, lines.len()), (Some(4), 1), "{lines:?}");
+    says(
+        &lines,
+        "fail",
+        "the configuration has a quota of user `nosuchuser`, who is not in /etc/passwd; name the user by number",
+    );
+    config("team: {nvidia.com/gpu: 1}, user:root: {nvidia.com/gpu: 1}");
+    says(&found(&host, "--config c.yaml", "quotas").1, "ok", "everybody who has a quota is known");
+}
+
 #[test]
 fn the_json_has_the_same() {
     let host = Sandbox::with_gpus(1);

@@ -9,6 +9,7 @@ mod directory;
 mod file;
 mod flink;
 mod proc;
+mod quotas;
 mod record;
 
 use serde_json::{Map, Value, json};
@@ -98,6 +99,7 @@ pub(super) fn run(context: &Context<'_>, options: &Doctor, notes: &mut Notes) ->
         record::look(context, path, inventory, &mut findings);
     }
     cgroup::look(context, &mut findings);
+    quotas::look(context, &mut findings);
     flink::look(context, options.flink_conf.as_deref(), found.as_ref(), &mut findings);
     let text = if options.json {
         let fields = Map::from_iter([("checks".to_owned(), findings.json())]);
