@@ -268,7 +268,11 @@ impl<'a> Season<'a> {
         let is_short =
             call.most + call.what.amount() > self.units as usize || matches!(call.what, What::Allocate(_));
         if call.is_the_scripts() {
-            return *status == 1 && is_short && stdout == "Could not get enough GPU resources.\n";
+            // A call of ours that was killed while it settled a line of the script leaves the unit with two lines: of
+            // those it complains, and takes the unit for held.
+            let complains = |line: &&str| line.ends_with(": binary operator expected");
+            let says: Vec<&str> = stdout.lines().filter(|line| !complains(line)).collect();
+            return *status == 1 && is_short && says == ["Could not get enough GPU resources."];
         }
         let is_one_line =
             stderr.starts_with("gpu-coord: ") && stderr.matches('\n').count() == 1 && stdout.is_empty();
