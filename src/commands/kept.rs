@@ -59,7 +59,9 @@ impl Scene<'_> {
         let grant = |position: &usize| self.record.assignments[*position].grant.map(|grant| grant.id);
         let mut alike: BTreeMap<u64, &String> = BTreeMap::new();
         for (position, reason) in &kept {
-            let _ = grant(position).map(|id| *alike.entry(id).or_insert(reason));
+            if let Some(id) = grant(position) {
+                alike.entry(id).or_insert(reason);
+            }
         }
         let reason =
             |position: &usize| kept.get(position).or_else(|| alike.get(&grant(position)?).copied()).cloned();

@@ -26,7 +26,7 @@ pub(crate) struct Change {
     pub(crate) stale: Vec<usize>,
     /// Lines of the script with living owners, and what replaces each.
     pub(crate) settled: Vec<(usize, Assignment)>,
-    /// Assignments that one owner passes on to another, and what replaces each.
+    /// Assignments that go on under another grant, since others of theirs are released, and what replaces each.
     pub(crate) passed: Vec<(usize, Assignment)>,
     /// Assignments whose owner gives them back.
     pub(crate) released: Vec<usize>,
