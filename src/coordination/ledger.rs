@@ -13,7 +13,7 @@
 //! Not here: whether an owner is alive (`host`), and who is given what (`policy`).
 
 use std::fs::{File, Metadata};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::mem::ManuallyDrop;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,7 @@ use crate::coordination::{file, lock};
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
+use crate::host::file::uninterrupted;
 use crate::host::liveness::FileFacts;
 
 /// Half a million lines; a larger file is not ours.
@@ -211,7 +212,7 @@ impl Ledger {
 
     /// By the descriptor and not by a flag of pwritev2(2), which overlayfs drops before Linux 6.8: it would write over
     /// the beginning of the record then.
-    fn set_append(&self, append: bool) -> std::io::Result<()> {
+    fn set_append(&self, append: bool) -> io::Result<()> {
         let flags = if append { OFlag::O_APPEND } else { OFlag::empty() };
         fcntl(&self.opened.file, FcntlArg::F_SETFL(flags))?;
         Ok(())
@@ -270,10 +271,22 @@ fn read(host: &Host, file: &File, found: &Metadata, path: &Path) -> Result<(Text
         let problem = format!("has {} bytes, and a coordination file has at most {LARGEST}", found.len());
         return Err(Error::File { path: path.to_owned(), problem });
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or(0) + 1);
-    file.take(LARGEST).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
+    let bytes = read_whole(file, found.len()).map_err(Error::io("read", path))?;
     let changed = found.modified().map_err(Error::io("look at", path))?;
-    Ok((Text::read(bytes), FileFacts::of(host, path, changed)))
+    Ok((Text::read(bytes), FileFacts::of(host, file, path, changed)))
+}
+
+/// What a regular file has, which should be `length` bytes: as many where more were asked for are all of it, and its
+/// end need not be read.
+fn read_whole(mut file: &File, length: u64) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(length).unwrap_or(0);
+    let mut bytes = vec![0; length + 1];
+    let read = uninterrupted(|| file.read(&mut bytes))?;
+    bytes.truncate(read);
+    if read != length {
+        file.take(LARGEST).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 /// Whether the file was last changed before this boot, so that every owner in it is dead. A file of another

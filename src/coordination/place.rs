@@ -18,6 +18,9 @@ const AUTOMOUNT: &str = "autofs";
 /// Whether the file may be served by another host or by a program, so that to look at it may hang. Told
 /// without looking at anything that may hang.
 pub(crate) fn may_hang(host: &Host, path: &Path) -> bool {
+    if host.lies_on_root_disk(path) {
+        return false;
+    }
     let mounts = host.mounts().filter(|mounts| mounts.list.iter().any(can_hang));
     let absolute = || std::path::absolute(path).ok();
     mounts.is_some_and(|mounts| absolute().is_some_and(|path| leads_to_network(mounts, &path)))
@@ -63,6 +66,9 @@ fn reversed(path: &Path) -> Vec<OsString> {
 
 /// Refuses a path that only this systemd unit sees, and warns of one that only this container sees.
 pub(crate) fn check(host: &Host, path: &Path, notes: &mut Notes) -> Result<(), Error> {
+    if host.lies_on_root_disk(path) {
+        return Ok(());
+    }
     let Ok(directory) = directory(path).canonicalize() else { return Ok(()) };
     // The file may be mounted alone.
     let place = path.canonicalize().unwrap_or(directory);

@@ -2,9 +2,14 @@
 //!
 //! Both serve to call an owner dead, so each is `None` where it could be wrong.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::libc::O_PATH;
+use nix::time::{ClockId, clock_gettime};
 
 use super::Host;
 use super::file;
@@ -48,24 +53,61 @@ impl Host {
 
     /// When a process started at the earliest, by the clock that the boot began with.
     pub(crate) fn started(&self, start: u64) -> Option<SystemTime> {
-        let ticks = u64::try_from(ticks_per_second()).ok()?;
-        let since = Duration::from_millis(start.checked_mul(1000)?.checked_div(ticks)?);
-        self.boot_began()?.checked_add(since)
+        self.boot_began()?.checked_add(since_boot(start)?)
+    }
+
+    /// The same by the clock of now: not earlier, and had without a look at the mounts.
+    pub(crate) fn started_at_the_latest(&self, start: u64) -> Option<SystemTime> {
+        self.btime()?.checked_add(since_boot(start)?)
     }
 
     /// How far the two clocks are apart that tell when the boot began.
     pub(crate) fn clocks_apart(&self) -> Option<Duration> {
-        let seconds = parse_btime(&file::read_text(self.proc("stat")).ok()?)?;
-        let btime = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
-        btime.duration_since(self.boot_began()?).ok()
+        self.btime()?.duration_since(self.boot_began()?).ok()
     }
 
     fn read_boot_id(&self) -> Option<String> {
-        let path = Path::new("proc/sys/kernel/random/boot_id");
-        let is_covered = self.mounts()?.list.iter().any(|mount| mount.point.ends_with(path));
-        let boot_id = self.proc("sys/kernel/random/boot_id");
-        let text = self.noted(&boot_id, file::read_piece(&boot_id))?;
-        parse_boot_id(str::from_utf8(&text).ok()?).filter(|_| !is_covered)
+        const NAME: &str = "sys/kernel/random/boot_id";
+        let path = self.proc(NAME);
+        let text = match self.open_uncovered(NAME) {
+            Some(file) => file::read_line(&file),
+            None if self.is_covered(NAME)? => return None,
+            None => file::read_piece(&path),
+        };
+        parse_boot_id(str::from_utf8(&self.noted(&path, text)?).ok()?)
+    }
+
+    /// A file of `/proc`, if the kernel vouches that nothing is mounted on the way to it. Without Linux 5.6 it does not,
+    /// nor where `/proc/sys` is mounted again, as in a container; then the mounts tell.
+    fn open_uncovered(&self, name: &str) -> Option<File> {
+        if !self.is_here() {
+            return None;
+        }
+        let proc = OpenOptions::new().read(true).custom_flags(O_PATH).open(self.proc("")).ok()?;
+        let how = OpenHow::new().flags(OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_XDEV);
+        openat2(proc, name, how).map(File::from).ok()
+    }
+
+    fn is_covered(&self, name: &str) -> Option<bool> {
+        let path = Path::new("proc").join(name);
+        Some(self.mounts()?.list.iter().any(|mount| mount.point.ends_with(&path)))
+    }
+
+    /// When the boot began by the clock of now, in whole seconds.
+    fn btime(&self) -> Option<SystemTime> {
+        *self.found.btime.get_or_init(|| self.read_btime())
+    }
+
+    fn read_btime(&self) -> Option<SystemTime> {
+        // What the kernel writes into `/proc/stat`, below all that it counted of each processor.
+        let seconds = if self.is_here() {
+            clock_btime()?
+        } else {
+            parse_btime(&file::read_text(self.proc("stat")).ok()?)?
+        };
+        // Either is of our time namespace, like every other time in /proc.
+        let offset = self.time_offset()?.checked_div(ticks_per_second())?;
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds.checked_add_signed(offset)?))
     }
 
     fn read_began(&self) -> Option<SystemTime> {
@@ -76,12 +118,22 @@ impl Host {
         let is_devtmpfs =
             self.mounts()?.covering(Path::new("/dev")).is_some_and(|mount| mount.kind == "devtmpfs");
         let birth = fs::metadata(self.dev("")).and_then(|dev| dev.created()).ok().filter(|_| is_devtmpfs)?;
-        let seconds = parse_btime(&file::read_text(self.proc("stat")).ok()?)?;
-        // `btime` is given in our time namespace, like every other time in /proc.
-        let offset = self.time_offset()?.checked_div(ticks_per_second())?;
-        let seconds = seconds.checked_add_signed(offset)?;
-        Some(birth.min(SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?))
+        Some(birth.min(self.btime()?))
     }
+}
+
+/// How long after the boot a process started.
+fn since_boot(start: u64) -> Option<Duration> {
+    let ticks = u64::try_from(ticks_per_second()).ok()?;
+    Some(Duration::from_millis(start.checked_mul(1000)?.checked_div(ticks)?))
+}
+
+/// The second in which the boot began, by the two clocks that count from the epoch and from the boot.
+fn clock_btime() -> Option<u64> {
+    // In this order: what passes in between makes it earlier, and not later.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?;
+    Some(now.checked_sub(since_boot.into())?.as_secs())
 }
 
 #[cfg(test)]
@@ -182,5 +234,18 @@ mod tests {
                 fixture::skip("this_boot_began_before_this_process", "the boot of this host cannot be dated")
             }
         }
+    }
+
+    #[test]
+    fn the_clocks_tell_what_the_kernel_writes() {
+        let written = parse_btime(&fs::read_to_string("/proc/stat").unwrap()).unwrap();
+        let told = clock_btime().unwrap();
+        assert!(told.abs_diff(written) <= 1, "{told} and {written}");
+    }
+
+    #[test]
+    fn this_boot_has_the_id_that_the_kernel_tells() {
+        let written = parse_boot_id(&fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap());
+        assert_eq!(Host::new(Path::new("/")).boot_id(), written.as_deref());
     }
 }

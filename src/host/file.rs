@@ -44,7 +44,8 @@ fn begin(path: impl AsRef<Path>) -> io::Result<(File, Vec<u8>)> {
     Ok((file, page[..length].to_vec()))
 }
 
-fn uninterrupted(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+/// Again after a signal.
+pub(crate) fn uninterrupted(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match read() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -86,6 +86,12 @@ impl Tree {
         self.process(pid, "java", 'S', 1, 40, start)
     }
 
+    /// A thread of some process, that lives and began at `start`.
+    pub(crate) fn thread(self, id: u32, start: u64) -> Tree {
+        let line = stat(id, "java", 'S', 1, 1, 40, start);
+        self.alive(id, start).file(&format!("proc/{id}/stat"), line.replace(" 17\n", " -1\n"))
+    }
+
     /// The pids of a process, the one in the initial namespace first.
     pub(crate) fn pids(self, pids: &[u32]) -> Tree {
         let words: Vec<String> = pids.iter().map(u32::to_string).collect();
@@ -117,7 +123,8 @@ pub(crate) fn stat(
     start: u64,
 ) -> String {
     format!(
-        "{pid} ({name}) {state} {parent} 7 {session} 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 {threads} 0 {start} 9 9 9\n"
+        "{pid} ({name}) {state} {parent} 7 {session} 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 {threads} 0 {start} \
+         9 9 9 1 1 0 0 0 0 0 4096 0 0 0 0 17\n"
     )
 }
 

@@ -7,6 +7,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
+use std::fs::File;
 use std::hash::Hash;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -30,8 +31,11 @@ pub(crate) struct FileFacts {
 }
 
 impl FileFacts {
-    /// `changed` is the time of the last change of the file at `path`.
-    pub(crate) fn of(host: &Host, path: &Path, changed: SystemTime) -> FileFacts {
+    /// `changed` is the time of the last change of `file`, which is at `path`.
+    pub(crate) fn of(host: &Host, file: &File, path: &Path, changed: SystemTime) -> FileFacts {
+        if host.is_on_disk(file) {
+            return FileFacts { changed, is_on_local_disk: true, is_on_network: false };
+        }
         let mount = host.mount_of(path);
         FileFacts {
             changed,
@@ -42,13 +46,15 @@ impl FileFacts {
 
     /// Whether the file was last changed before this boot: then every owner in it is dead.
     pub(crate) fn is_of_an_earlier_boot(&self, host: &Host) -> bool {
-        host.boot_began().is_some_and(|began| self.is_before(began))
+        self.is_before(host, 0)
     }
 
-    /// A tie is no proof.
-    fn is_before(&self, time: SystemTime) -> bool {
-        let latest = self.changed.checked_add(CLOCK_STEP);
-        !self.is_on_network && latest.is_some_and(|latest| latest < time)
+    /// Whether the last change was before the moment that is `ticks` after the boot. A tie is no proof.
+    fn is_before(&self, host: &Host, ticks: u64) -> bool {
+        let latest = self.changed.checked_add(CLOCK_STEP).filter(|_| !self.is_on_network);
+        let is_before = |time: SystemTime| latest.is_some_and(|latest| latest < time);
+        // The boot began no later than by the clock of now, which is asked first: it is had for less.
+        host.started_at_the_latest(ticks).is_some_and(is_before) && host.started(ticks).is_some_and(is_before)
     }
 }
 
@@ -125,17 +131,11 @@ impl<'a> Liveness<'a> {
             Err(_) => Standing::Doubtful(Doubt::Unreadable),
             Ok(None) => Standing::Dead,
             Ok(Some(process)) if process.is_dead() || !process.may_have_started_at(start) => Standing::Dead,
-            Ok(Some(process)) if process.start.is_some() && start.is_some() => Standing::Alive,
-            Ok(Some(_)) => self.unless_a_thread(pid),
-        }
-    }
-
-    /// A pid alone may be a thread's by now.
-    fn unless_a_thread(&self, pid: u32) -> Standing {
-        match self.host.is_thread(pid) {
-            Err(_) => Standing::Doubtful(Doubt::Unreadable),
-            Ok(true) => Standing::Dead,
-            Ok(false) => Standing::Alive,
+            // A pid alone may be a thread's by now.
+            Ok(Some(process)) if process.is_thread && (process.start.is_none() || start.is_none()) => {
+                Standing::Dead
+            }
+            Ok(Some(_)) => Standing::Alive,
         }
     }
 
@@ -195,13 +195,15 @@ impl<'a> Liveness<'a> {
         match self.host.known_process(pid) {
             Err(_) => Standing::Doubtful(Doubt::Unreadable),
             Ok(None) => Standing::Dead,
-            Ok(Some(process)) if process.is_dead() || is_later(&process) => Standing::Dead,
-            Ok(Some(_)) => self.unless_a_thread(pid),
+            Ok(Some(process)) if process.is_dead() || process.is_thread || is_later(&process) => {
+                Standing::Dead
+            }
+            Ok(Some(_)) => Standing::Alive,
         }
     }
 
     fn is_later_than_the_file(&self, start: u64) -> bool {
-        self.host.started(start).is_some_and(|started| self.file.is_before(started))
+        self.file.is_before(self.host, start)
     }
 }
 
@@ -296,12 +298,9 @@ mod tests {
     #[test]
     fn without_a_start_any_process_of_that_pid_may_be_it() {
         let unknown = || ours(Owner { start: None, ..owner(7, 5) });
-        let thread = Tree::new().alive(7, 6).file("proc/7/status", "Tgid:\t3\nUid:\t0\t0\t0\t0\nNSpid:\t7\n");
-        let no_status = Tree::new().alive(7, 6).without("proc/7/status").file("proc/7/status/x", "");
         assert_eq!(standing(&Tree::new().alive(7, 6), facts(0), &unknown()), Alive);
         assert_eq!(standing(&Tree::new(), facts(0), &unknown()), Dead);
-        assert_eq!(standing(&thread, facts(0), &unknown()), Dead);
-        assert_eq!(standing(&no_status, facts(0), &unknown()), UNREADABLE);
+        assert_eq!(standing(&Tree::new().thread(7, 6), facts(0), &unknown()), Dead);
     }
 
     #[test]
@@ -399,7 +398,6 @@ mod tests {
     #[test]
     #[rustfmt::skip] // a table
     fn a_line_of_the_script_is_judged_by_the_time_of_the_file() {
-        let thread = "Tgid:\t3\nUid:\t0\t0\t0\t0\nNSpid:\t7\n";
         for (case, tree, changed, expected) in [
             ("written after the start",        booted(),                                     1_060, Alive),
             ("in the second of the start",     booted(),                                     1_050, Alive),
@@ -411,7 +409,7 @@ mod tests {
             ("gone",                           booted().without("proc/7"),                   1_060, Dead),
             ("a zombie",                       booted().process(7, "java", 'Z', 1, 1, 5),    1_060, Dead),
             ("a zombie leader that runs",      booted().process(7, "java", 'Z', 1, 2, 5),    1_060, Alive),
-            ("a thread",                       booted().file("proc/7/status", thread),       1_060, Dead),
+            ("a thread",                       booted().thread(7, 5_000),                    1_060, Dead),
             ("not to be read",                 booted().without("proc/7/stat").file("proc/7/stat/x", ""), 1_060, UNREADABLE),
             ("in a container: no rule of time", booted().link("proc/1/ns/pid", "pid:[77]"),      5, Alive),
             ("in a container, gone",           booted().link("proc/1/ns/pid", "pid:[77]").without("proc/7"), 5, Dead),
@@ -450,13 +448,14 @@ mod tests {
     fn the_facts_are_those_of_the_mount() {
         let tree = Tree::new().file("record", "");
         let (path, now) = (tree.path("record"), SystemTime::now());
+        let file = File::open(&path).unwrap();
         let mounted = |kind: &str| format!("1 0 0:9 / / rw - {kind} x rw\n");
         for (kind, is_on_local_disk, is_on_network) in
             [("xfs", true, false), ("nfs4", false, true), ("tmpfs", false, false)]
         {
             let mounts = Tree::new().file("proc/self/mountinfo", mounted(kind));
             let expected = FileFacts { changed: now, is_on_local_disk, is_on_network };
-            assert_eq!(FileFacts::of(&mounts.host(), &path, now), expected, "{kind}");
+            assert_eq!(FileFacts::of(&mounts.host(), &file, &path, now), expected, "{kind}");
         }
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod boot;
 pub(crate) mod capability;
 pub(crate) mod child;
 pub(crate) mod deadline;
+pub(crate) mod disk;
 pub(crate) mod embedded;
 pub(crate) mod events;
 pub(crate) mod execute;
@@ -37,7 +38,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use mounts::Mounts;
-use process::{Process, Status};
+use process::Process;
 
 use crate::error::Error;
 
@@ -58,12 +59,12 @@ struct Findings {
     pid_namespace: OnceLock<Option<u64>>,
     time_offset: OnceLock<Option<i64>>,
     boot_id: OnceLock<Option<String>>,
+    btime: OnceLock<Option<SystemTime>>,
     began: OnceLock<Option<SystemTime>>,
     mounts: OnceLock<Option<Mounts>>,
     /// What could not be read, and would be read another time.
     unread: OnceLock<(PathBuf, i32)>,
     processes: RefCell<HashMap<u32, Process>>,
-    statuses: RefCell<HashMap<u32, Status>>,
     /// The one process that is looked at again, and its open `stat`.
     watched: RefCell<Option<(u32, Rc<File>)>>,
 }

@@ -65,6 +65,10 @@ impl Host {
     }
 
     fn proc_problem(&self) -> Option<String> {
+        // A /proc of a namespace below does not show us, and there is none above.
+        if self.is_here() && self.is_initial_pid_namespace() {
+            return None;
+        }
         let own = file::read_piece(self.proc("self/status"));
         if own.is_ok_and(|status| self.is_our_status(&status)) {
             return None;

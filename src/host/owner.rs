@@ -118,7 +118,7 @@ fn named(host: &Host, form: Form, pid: u32, option: &str) -> Result<Found, Error
         None => "does not exist",
         Some(process) if process.is_dead() && form == Form::DeallocateAll => return Ok(Found::Gone(pid)),
         Some(process) if process.is_dead() => "has exited (it is a zombie)",
-        Some(_) if host.is_thread(pid)? => "is a thread and not a process",
+        Some(process) if process.is_thread => "is a thread and not a process",
         Some(process) => return as_owner(host, &process).map(Found::Owner),
     };
     Err(Error::Usage(format!("{option}: pid {pid} {problem}; name the process that holds the units")))
@@ -286,7 +286,7 @@ mod tests {
             .alive(7, 5)
             .process(8, "java", 'Z', 1, 1, 5)
             .process(9, "java", 'Z', 1, 3, 5)
-            .alive(10, 5).file("proc/10/status", "Tgid:\t7\nUid:\t0\t0\t0\t0\nNSpid:\t10\n");
+            .thread(10, 5);
         for (case, pid, words) in [
             ("none", 4711, "pid 4711 does not exist"), ("0", 0, "pid 0 is no process"),
             ("out of range", 4_194_305, "pid 4194305 does not exist"),

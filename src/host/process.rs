@@ -10,6 +10,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -35,6 +36,8 @@ pub(crate) struct Process {
     pub(crate) threads: u32,
     /// Clock ticks from boot to its start, in the initial time namespace; `None` if they cannot be told.
     pub(crate) start: Option<u64>,
+    /// It is a thread of a process that has another pid.
+    pub(crate) is_thread: bool,
 }
 
 impl Process {
@@ -61,8 +64,6 @@ impl Process {
 /// What `/proc/PID/status` has and `stat` has not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// The process that it is a thread of: its own pid, unless it is not the first thread.
-    pub(crate) leader: u32,
     /// The effective user id.
     pub(crate) uid: u32,
     /// Its pid in every pid namespace from that of `/proc` down to its own; empty before Linux 4.1.
@@ -86,6 +87,9 @@ pub(crate) fn parse_stat(stat: &[u8]) -> Option<Process> {
         session: field(6)?.parse().ok()?,
         threads: field(20)?.parse().ok()?,
         start: Some(field(22)?.parse().ok()?),
+        // The signal that tells the parent of its end: only a process has one (`thread_group_leader` in the kernel's
+        // include/linux/sched/signal.h).
+        is_thread: field(38)?.parse::<i32>().ok()? < 0,
     })
 }
 
@@ -96,11 +100,7 @@ pub(crate) fn parse_status(status: &[u8]) -> Option<Status> {
         let field = lines.find_map(|line| line.strip_prefix(name))?;
         str::from_utf8(field).ok()?.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
     };
-    Some(Status {
-        leader: *numbers(b"Tgid:")?.first()?,
-        uid: *numbers(b"Uid:")?.get(1)?,
-        pids: numbers(b"NSpid:").unwrap_or_default(),
-    })
+    Some(Status { uid: *numbers(b"Uid:")?.get(1)?, pids: numbers(b"NSpid:").unwrap_or_default() })
 }
 
 impl Host {
@@ -158,24 +158,16 @@ impl Host {
         Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
     }
 
-    /// Whether `pid` is a thread of a process with another pid.
-    pub(crate) fn is_thread(&self, pid: u32) -> Result<bool, Error> {
-        Ok(self.known_status(pid)?.is_some_and(|status| status.leader != pid))
-    }
-
     /// The effective user id, if it can be read.
     pub(crate) fn uid(&self, pid: u32) -> Option<u32> {
-        self.known_status(pid).ok().flatten().map(|status| status.uid)
-    }
-
-    /// Read once in a run: whether a living owner is a thread, and whose it is, is asked one after the other.
-    fn known_status(&self, pid: u32) -> Result<Option<Status>, Error> {
-        if let Some(status) = self.found.statuses.borrow().get(&pid) {
-            return Ok(Some(status.clone()));
+        if self.is_here() {
+            // The directory is the effective user's, and unlike what is in it also that of a process that may not be
+            // dumped (`task_dump_owner` in the kernel's fs/proc/base.c). To write `status` takes the kernel ten times
+            // as long.
+            let directory = fs::metadata(self.proc(pid.to_string()));
+            return directory.ok().map(|directory| directory.uid());
         }
-        let status = self.status(pid)?;
-        self.found.statuses.borrow_mut().extend(status.clone().map(|status| (pid, status)));
-        Ok(status)
+        self.status(pid).ok().flatten().map(|status| status.uid)
     }
 
     /// Every process that `/proc` lists.
@@ -242,7 +234,7 @@ fn is_no_process(pid: u32) -> bool {
 mod tests {
     use std::os::fd::AsRawFd;
 
-    use super::super::fixture::{Running, Tree, compile, stat, wait_for};
+    use super::super::fixture::{Running, Tree, compile, skip, stat, wait_for};
     use super::*;
 
     fn here() -> Host {
@@ -257,7 +249,14 @@ mod tests {
             assert_eq!((process.pid, process.parent, process.session), (4711, 17, 42), "{name}");
             assert_eq!((process.state, process.threads, process.start), (b'S', 3, Some(99)), "{name}");
         }
-        assert_eq!(parse_stat(b"7 (\xff\xfe) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0").unwrap().pid, 7);
+        assert_eq!(
+            parse_stat(
+                b"7 (\xff\xfe) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17"
+            )
+            .unwrap()
+            .pid,
+            7
+        );
     }
 
     #[test]
@@ -284,9 +283,9 @@ mod tests {
     }
 
     #[test]
-    fn a_status_tells_user_leader_and_pids() {
+    fn a_status_tells_user_and_pids() {
         let status = "Name:\tjava\nTgid:\t12\nPid:\t14\nUid:\t1000\t998\t0\t1\nNSpid:\t12\t7\t1\n";
-        let expected = Status { leader: 12, uid: 998, pids: vec![12, 7, 1] };
+        let expected = Status { uid: 998, pids: vec![12, 7, 1] };
         assert_eq!(parse_status(status.as_bytes()), Some(expected));
         let old = parse_status(b"Tgid:\t12\nUid:\t0\t0\t0\t0\n").unwrap();
         assert_eq!(old.pids, Vec::<u32>::new(), "Linux before 4.1");
@@ -404,10 +403,31 @@ mod tests {
             let _ = stopped.recv();
         });
         let thread_id = u32::try_from(told.recv().unwrap()).unwrap();
-        assert!(here().process(thread_id).unwrap().is_some(), "the kernel answers for threads too");
-        assert!(here().is_thread(thread_id).unwrap());
-        assert!(!here().is_thread(std::process::id()).unwrap());
+        let is_thread =
+            |id| here().process(id).unwrap().expect("the kernel answers for threads too").is_thread;
+        assert!(is_thread(thread_id));
+        assert!(!is_thread(std::process::id()));
         drop(stop);
         thread.join().unwrap();
+    }
+
+    /// Whose files in `/proc` are root's.
+    #[test]
+    fn the_user_of_a_process_that_may_not_be_dumped_is_its_own() {
+        if !nix::unistd::geteuid().is_root() {
+            skip("the_user_of_a_process_that_may_not_be_dumped_is_its_own", "it becomes another user");
+            return;
+        }
+        let source = "#define _GNU_SOURCE\n#include <stdio.h>\n#include <sys/prctl.h>\n#include <unistd.h>\n\
+            int main(void) { if (setresuid(1234, 4711, 0) || prctl(PR_SET_DUMPABLE, 0)) return 1;\n\
+            puts(\"ready\"); fflush(stdout); for (;;) pause(); }\n";
+        let directory = tempfile::tempdir().unwrap();
+        let mut running = Running::start(compile(directory.path(), source), &[]);
+        assert_eq!(running.line(), "ready");
+        let pid = running.pid();
+        assert_eq!(fs::metadata(format!("/proc/{pid}/stat")).unwrap().uid(), 0);
+        assert_eq!(here().status(pid).unwrap().unwrap().uid, 4711);
+        assert_eq!(here().uid(pid), Some(4711));
+        assert_eq!(here().uid(running.end()), None);
     }
 }

@@ -79,7 +79,9 @@ fn on_a_network_file_system_a_signal_parts_neither_from_the_other() {
     let program = host.program(&format!("allocate 2 --deadline 60 --owner {}", owner.pid()));
     let stopped = strace::inject(&program, "pwrite64", "signal=SIGSTOP", "1");
     let mut command = Command::new("unshare");
-    let mounts = "mount --bind mountinfo /proc/$$/mountinfo && exec \"$0\" \"$@\"";
+    // A mount of its own, or the kernel itself would tell that it lies on a disk.
+    let mounts = "mount --bind \"$PWD\" \"$PWD\" && cd \"$PWD\" && mount --bind mountinfo /proc/$$/mountinfo && \
+                  exec \"$0\" \"$@\"";
     command.args(["-m", "sh", "-c", mounts]).arg(stopped.get_program()).args(stopped.get_args());
     command.current_dir(host.path());
     let caller = Running::start(command);

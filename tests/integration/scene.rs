@@ -122,7 +122,7 @@ impl Scene {
         let calls = strace::calls(&self.program(line));
         let is_first = |call: &&Call| call.name != "execve" && call.text.contains("\"coordination\"");
         let first = calls.iter().position(|call| is_first(&call)).unwrap();
-        assert!(calls.len() > first + 20, "{calls:?}");
+        assert!(calls.len() > first + 15, "{calls:?}");
         calls[first..].to_vec()
     }
 

@@ -244,7 +244,9 @@ impl Tree {
 
     /// Starts when its pid says.
     fn process(self, pid: u32, parent: u32) -> Tree {
-        let stat = format!("{pid} (a) b) S {parent} {pid} {pid} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {pid} 0 0\n");
+        let stat = format!(
+            "{pid} (a) b) S {parent} {pid} {pid} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {pid} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17\n"
+        );
         let status = format!("Name:\tx\nTgid:\t{pid}\nUid:\t0\t0\t0\t0\nNSpid:\t{pid}\n");
         self.file(&format!("root/proc/{pid}/stat"), &stat)
             .file(&format!("root/proc/{pid}/status"), &status)
@@ -341,7 +343,7 @@ fn a_dead_owner_s_pid_is_another_process_and_what_has_ended_uses_nothing() {
     let host = Tree::new().process(10, 1).process(20, 1).computes(77, 1);
     host.answers("allocate 1 --owner 20", "0\n", "");
     // A later process has the pid, and computes.
-    let stat = "20 (x) S 1 20 20 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 999 0 0\n";
+    let stat = "20 (x) S 1 20 20 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 999 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17\n";
     let host = host.file("root/proc/20/stat", stat).computes(20, 0);
     assert_eq!(host.units(), [json!(["stale", [20]]), json!(["free", []]), json!(["free", []])]);
     host.answers("2 --enable-coordination --skip-busy --owner 10", "1,2\n", "");
