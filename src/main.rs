@@ -33,8 +33,7 @@ use notes::Notes;
 /// Called by the C library, and not by Rust's runtime, whose part `start` does.
 #[cfg_attr(not(test), expect(unsafe_code, reason = "no other function has this name"), unsafe(no_mangle))]
 extern "C" fn main() -> c_int {
-    let [_, stdout_was_closed, _] = start::prepare();
-    let stdout = Stdout::new(stdout_was_closed);
+    let stdout = Stdout::new(start::prepare());
     let mut notes = Notes::default();
     let exit = match cli::request(&mut notes) {
         Ok(request) => {

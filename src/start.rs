@@ -10,30 +10,47 @@ use std::process::abort;
 use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
-/// To be called first. Tells which of the standard streams were closed: what is written there would be lost unseen.
-pub(crate) fn prepare() -> [bool; 3] {
+/// What standard output was when the program was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// What is written there would be lost unseen: `/dev/null` is open in its place by now.
+    Closed,
+    /// It takes an answer without waiting, if it is open for writing.
+    Ready,
+    /// Whether it takes one, and when, is to be asked.
+    Open,
+}
+
+/// To be called first.
+pub(crate) fn prepare() -> Output {
     // SAFETY: it is no function. That nobody reads our answer is an error of write(2), and not our end.
     let ignored = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
-    let were_closed = which_are_closed();
+    let streams = polled();
+    // One of O_PATH is open as well, though it cannot be asked.
+    let were_closed = streams.map(|stream| stream.revents & libc::POLLNVAL != 0 && is_closed(stream.fd));
     let mut closed = (0..3).zip(were_closed).filter(|(_, was_closed)| *was_closed);
     if ignored.is_err() || !closed.all(|(stream, _)| opens(stream)) {
         abort();
     }
-    were_closed
+    match (were_closed[1], streams[1].revents) {
+        (true, _) => Output::Closed,
+        (false, libc::POLLOUT) => Output::Ready,
+        (false, _) => Output::Open,
+    }
 }
 
 /// All three are asked about in one call.
-fn which_are_closed() -> [bool; 3] {
-    let mut streams = [0, 1, 2].map(|fd| libc::pollfd { fd, events: 0, revents: 0 });
+fn polled() -> [libc::pollfd; 3] {
+    let mut streams =
+        [(0, 0), (1, libc::POLLOUT), (2, 0)].map(|(fd, events)| libc::pollfd { fd, events, revents: 0 });
     // SAFETY: the call reads and writes three such structures, which are ours.
     while unsafe { libc::poll(streams.as_mut_ptr(), 3, 0) } == -1 {
-        // Without memory, or with a limit of less than three descriptors.
+        // Without memory, or with a limit of less than three descriptors: each is asked for itself.
         if Errno::last() != Errno::EINTR {
-            return [0, 1, 2].map(is_closed);
+            return streams.map(|stream| libc::pollfd { revents: libc::POLLNVAL, ..stream });
         }
     }
-    // One of O_PATH is open as well, though it cannot be asked.
-    streams.map(|stream| stream.revents & libc::POLLNVAL != 0 && is_closed(stream.fd))
+    streams
 }
 
 fn is_closed(stream: i32) -> bool {

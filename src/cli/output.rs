@@ -18,24 +18,25 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::error::Error;
 use crate::host::deadline::Deadline;
+use crate::start::Output;
 
 /// Standard output, handed to a command as a value.
 #[derive(Debug)]
 pub(crate) struct Stdout {
     stream: io::Stdout,
-    was_closed: bool,
+    at_start: Output,
 }
 
 impl Stdout {
-    /// `was_closed`: when the program was started. `/dev/null` is open in its place by now (`start`).
-    pub(crate) fn new(was_closed: bool) -> Stdout {
-        Stdout { stream: io::stdout(), was_closed }
+    pub(crate) fn new(at_start: Output) -> Stdout {
+        Stdout { stream: io::stdout(), at_start }
     }
 
     /// Waits until an answer could be written. To be called before anything is locked or recorded.
     pub(crate) fn ready(&self, deadline: Deadline) -> Result<(), Error> {
-        can_write(self.descriptor()?).map_err(output)?;
-        wait(self.descriptor()?, deadline)
+        let stream = self.descriptor()?;
+        can_write(stream).map_err(output)?;
+        if self.at_start == Output::Ready { Ok(()) } else { wait(stream, deadline) }
     }
 
     /// Writes all of `text`, or fails.
@@ -50,7 +51,7 @@ impl Stdout {
     }
 
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
-        if self.was_closed { Err(output(Errno::EBADF)) } else { Ok(self.stream.as_fd()) }
+        if self.at_start == Output::Closed { Err(output(Errno::EBADF)) } else { Ok(self.stream.as_fd()) }
     }
 }
 

@@ -86,10 +86,7 @@ pub(super) fn seen(
 fn variables(context: &Context<'_>, owner: Option<u32>, notes: &mut Notes) -> Variables {
     let Some(pid) = owner else { return context.surroundings.visible.clone() };
     match context.host.environment(pid) {
-        Ok(set) => Variables::from_environment(|name| {
-            let (_, value) = set.iter().find(|(other, _)| other == name)?;
-            Some(value.to_string_lossy().into_owned())
-        }),
+        Ok(environment) => Variables::from_environment(|name| environment.value(name)),
         Err(error) => {
             notes.warn(format!(
                 "cannot read the environment of pid {pid} ({error}); if CUDA_VISIBLE_DEVICES or its like is set \

@@ -16,10 +16,9 @@
 
 use std::fmt::Write as _;
 
-use memchr::memchr;
-
 use super::escape::{escape, unescape};
 use super::pairs::{Pairs, hex64, number, printable};
+use super::separator;
 use crate::assignment::{Assignment, Drained, Grant, Origin, Owner, Waiter};
 use crate::device::Identity;
 
@@ -170,7 +169,7 @@ fn drained_keys(index: u32, keys: &[u8]) -> Result<Drained, String> {
 /// `SP PID [TAB keys]`.
 fn pid_and_keys(rest: &[u8]) -> Result<(u32, &[u8]), String> {
     let rest = rest.strip_prefix(b" ").ok_or("has no blank before the pid")?;
-    let (pid, keys) = match memchr(b'\t', rest) {
+    let (pid, keys) = match separator::position(b'\t', rest) {
         Some(tab) => (&rest[..tab], &rest[tab + 1..]),
         None => (rest, &rest[rest.len()..]),
     };

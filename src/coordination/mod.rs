@@ -17,6 +17,7 @@
 pub(crate) mod ledger;
 pub(crate) mod place;
 pub(crate) mod plan;
+mod separator;
 pub(crate) mod settle;
 
 mod escape;

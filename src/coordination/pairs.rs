@@ -1,6 +1,6 @@
 //! The `key=value;...` part of a line of the coordination file: pure.
 
-use memchr::memchr;
+use super::separator::position;
 
 /// The version of the keys that this program writes and reads.
 const VERSION: &[u8] = b"1";
@@ -25,7 +25,7 @@ impl<'a> Pairs<'a> {
 
     /// Up to the next `;`.
     fn take(&mut self) -> &'a [u8] {
-        let end = memchr(b';', self.0).unwrap_or(self.0.len());
+        let end = position(b';', self.0).unwrap_or(self.0.len());
         let (pair, rest) = self.0.split_at(end);
         self.0 = rest.get(1..).unwrap_or_default();
         pair
@@ -54,7 +54,7 @@ impl<'a> Iterator for Pairs<'a> {
 }
 
 fn parted(pair: &[u8]) -> Result<Option<Pair<'_>>, String> {
-    match memchr(b'=', pair) {
+    match position(b'=', pair) {
         Some(at) => Ok(Some((&pair[..at], &pair[at + 1..]))),
         None if pair.is_empty() => Ok(None),
         None => Err(format!("has `{}` where key=value should be", printable(pair))),

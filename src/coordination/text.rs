@@ -5,10 +5,9 @@
 
 use std::collections::HashSet;
 
-use memchr::memchr_iter;
-
 use crate::assignment::{Assignment, Drained, Record, Withheld};
 use crate::coordination::format::{self, Line};
+use crate::coordination::separator;
 
 /// A longer free line is left alone: reusing it would mean padding all of it.
 const LONGEST_REUSED: usize = 4096;
@@ -70,7 +69,7 @@ impl Text {
         text.record.assignments.reserve(most);
         let mut at = 0;
         // What follows the last line end is a line too.
-        let ends = memchr_iter(b'\n', &bytes).chain([bytes.len()]);
+        let ends = separator::positions(b'\n', &bytes).chain([bytes.len()]);
         for (number, end) in ends.enumerate() {
             let line = &bytes[at..end];
             let span = Span { at, len: line.len() };

@@ -5,9 +5,10 @@
 
 mod scribe;
 
+use std::fs;
 use std::io;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType};
@@ -51,11 +52,9 @@ impl Host {
             Log::Nowhere => None,
             Log::File(path) => Some(Sink::File(path.clone())),
             Log::Auto => {
-                let socket = socket()?;
-                if socket.connect(self.path("run/systemd/journal/socket")).is_ok() {
-                    return Some(Sink::Journal(socket));
-                }
-                socket.connect(self.dev("log")).ok().map(|()| Sink::Syslog(socket))
+                let journal = self.path("run/systemd/journal/socket");
+                let journal = connected(&journal).map(Sink::Journal);
+                journal.or_else(|| connected(&self.dev("log")).map(Sink::Syslog))
             }
         }
     }
@@ -74,10 +73,14 @@ impl Sink {
     }
 }
 
-/// One that is not waited for.
-fn socket() -> Option<UnixDatagram> {
+/// A socket that is not waited for, to whoever listens at `path`.
+fn connected(path: &Path) -> Option<UnixDatagram> {
+    // In a container there is nobody, as a rule, and to look costs a tenth of a socket.
+    fs::symlink_metadata(path).ok()?;
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    socket::socket(AddressFamily::Unix, SockType::Datagram, flags, None).ok().map(UnixDatagram::from)
+    let socket = socket::socket(AddressFamily::Unix, SockType::Datagram, flags, None).ok()?;
+    let socket = UnixDatagram::from(socket);
+    socket.connect(path).ok().map(|()| socket)
 }
 
 /// `KEY=value` lines: no value of ours has a line end.
@@ -110,8 +113,6 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
     use crate::host::fixture::Tree;
 

@@ -53,16 +53,22 @@ impl Host {
     }
 
     /// The environment that the process was started with.
-    pub(crate) fn environment(&self, pid: u32) -> io::Result<Vec<(OsString, OsString)>> {
-        let block = file::read(self.proc(format!("{pid}/environ")))?;
-        Ok(block.split(|byte| *byte == 0).filter_map(variable).collect())
+    pub(crate) fn environment(&self, pid: u32) -> io::Result<Environment> {
+        file::read_piece(self.proc(format!("{pid}/environ"))).map(Environment)
     }
 }
 
-fn variable(entry: &[u8]) -> Option<(OsString, OsString)> {
-    let equals = entry.iter().position(|byte| *byte == b'=')?;
-    let text = |bytes| OsStr::from_bytes(bytes).to_owned();
-    Some((text(&entry[..equals]), text(&entry[equals + 1..])))
+/// The environment of another process: `NAME=VALUE`, each ended by a NUL.
+#[derive(Debug)]
+pub(crate) struct Environment(Vec<u8>);
+
+impl Environment {
+    /// The value of the first variable of that name, as text as far as it is any.
+    pub(crate) fn value(&self, name: &str) -> Option<String> {
+        let mut entries = self.0.split(|byte| *byte == 0);
+        let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    }
 }
 
 /// A process chooses its own name: no control character of it reaches a terminal or a log.
@@ -100,12 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_keeps_what_is_no_text() {
-        let tree = Tree::new().file("proc/7/environ", b"A=1\0EMPTY=\0junk\0B=x=\xff\0");
+    fn an_environment_is_asked_by_name() {
+        let tree = Tree::new().file("proc/7/environ", b"AB=2\0A=1\0EMPTY=\0junk\0B=x=\xff\0A=3\0");
         let found = tree.host().environment(7).unwrap();
-        let name = |text: &[u8]| OsStr::from_bytes(text).to_owned();
-        let expected = [("A", &b"1"[..]), ("EMPTY", b""), ("B", b"x=\xff")];
-        assert_eq!(found, expected.map(|(key, value)| (key.into(), name(value))));
+        let asked = ["A", "EMPTY", "B", "junk", "C", ""].map(|name| found.value(name));
+        let value = |text: &str| Some(text.to_owned());
+        assert_eq!(asked, [value("1"), value(""), value("x=\u{fffd}"), None, None, None]);
         assert!(tree.host().environment(8).is_err());
     }
 

@@ -462,6 +462,7 @@ fn a_terminal_is_told_for_whom_it_waits() {
     assert_eq!(running.line(), told(&first));
     host.answers(&format!("deallocateAll --owner {}", holder.pid()), "");
     assert_eq!(running.line(), "had\r");
+    running.end();
     // Of a process that has control characters in its name none reaches the terminal.
     let mut named = Command::new("bash");
     named.args(["-c", "exec -a $'a\\e[31m\\nb' sleep 1000"]).stdout(Stdio::null());
