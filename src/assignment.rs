@@ -1,6 +1,6 @@
 //! Owners and assignments: what the coordination file records. Values only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::device::Identity;
@@ -105,6 +105,11 @@ impl Assignment {
         format!("{}{slot}{instance}", self.index)
     }
 
+    /// The unit and its owner: `index 0#1 of pid 4711`.
+    pub(crate) fn told(&self) -> String {
+        format!("index {} of pid {}", self.unit(), self.owner.pid)
+    }
+
     /// A line of Flink's script names an index and a pid and nothing else.
     pub(crate) fn is_the_scripts(&self) -> bool {
         self.grant.is_none() && self.owner.start.is_none()
@@ -164,15 +169,31 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Leaves of `positions` those that can be freed although the lines `kept` stay: all lines of a grant hold or
-    /// none.
-    pub(crate) fn retain_apart(&self, positions: &mut Vec<usize>, kept: &BTreeSet<usize>) {
-        let grant = |position: &usize| self.assignments[*position].grant.map(|grant| grant.id);
-        let grants: BTreeSet<u64> = kept.iter().filter_map(grant).collect();
-        let is_kept = |position: &usize| {
-            kept.contains(position) || grant(position).is_some_and(|id| grants.contains(&id))
+    /// Of `lines` those that are among `others`, or of a grant of theirs, each with that other: all lines of a grant
+    /// hold or none.
+    pub(crate) fn bound(
+        &self,
+        lines: impl IntoIterator<Item = usize>,
+        others: &BTreeSet<usize>,
+    ) -> BTreeMap<usize, usize> {
+        let grant = |position: usize| self.assignments[position].grant.map(|grant| grant.id);
+        let mut of_grant: BTreeMap<u64, usize> = BTreeMap::new();
+        for position in others {
+            if let Some(id) = grant(*position) {
+                of_grant.entry(id).or_insert(*position);
+            }
+        }
+        let other = |line: usize| match others.contains(&line) {
+            true => Some(line),
+            false => of_grant.get(&grant(line)?).copied(),
         };
-        positions.retain(|position| !is_kept(position));
+        lines.into_iter().filter_map(|line| Some((line, other(line)?))).collect()
+    }
+
+    /// Leaves of `positions` those that can be freed although the lines `kept` stay.
+    pub(crate) fn retain_apart(&self, positions: &mut Vec<usize>, kept: &BTreeSet<usize>) {
+        let bound = self.bound(positions.iter().copied(), kept);
+        positions.retain(|position| !bound.contains_key(position));
     }
 }
 
@@ -194,4 +215,35 @@ pub(crate) enum Doubt {
     ForeignBoot,
     /// `/proc` does not tell.
     Unreadable,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line for each grant, 0 being none.
+    fn record(grants: &[u64]) -> Record {
+        let grant = |id: u64| (id > 0).then_some(Grant { id, of: 1 });
+        let line = |id: &u64| Assignment { grant: grant(*id), ..Assignment::of_the_script(0, 1) };
+        Record { assignments: grants.iter().map(line).collect(), ..Record::default() }
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn all_lines_of_a_grant_hold_or_none() {
+        for (case, grants, lines, others, bound) in [
+            ("of one grant",             &[7, 7, 8][..], vec![0, 1, 2], vec![1],    vec![(0, 1), (1, 1)]),
+            ("of none",                  &[0, 0],        vec![0, 1],    vec![1],    vec![(1, 1)]),
+            ("of two",                   &[7, 8, 8, 7],  vec![0, 1],    vec![2, 3], vec![(0, 3), (1, 2)]),
+            ("each is itself",           &[7, 7, 7],     vec![0, 1, 2], vec![1, 2], vec![(0, 1), (1, 1), (2, 2)]),
+            ("nobody asks about others", &[7, 7],        vec![0],       vec![1],    vec![(0, 1)]),
+        ] {
+            let others = others.into_iter().collect();
+            assert_eq!(record(grants).bound(lines.clone(), &others), bound.iter().copied().collect(), "{case}");
+            let mut apart = lines.clone();
+            record(grants).retain_apart(&mut apart, &others);
+            let free: Vec<usize> = lines.into_iter().filter(|line| bound.iter().all(|(at, _)| at != line)).collect();
+            assert_eq!(apart, free, "{case}");
+        }
+    }
 }

@@ -51,12 +51,9 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
         return Ok(0);
     }
     let mut change = judged.change(None, false);
-    let freed: BTreeSet<usize> = released.iter().copied().collect();
-    change.stale.retain(|position| !freed.contains(position));
-    change.settled.retain(|(position, _)| !freed.contains(position));
-    change.stale.extend(emptied);
     let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();
-    change.released = released;
+    change.release(released);
+    change.stale.extend(emptied);
     ledger.commit(host, &change)?;
     context.note_release(&given_back, notes);
     Ok(change.released.len())

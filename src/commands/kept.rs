@@ -51,21 +51,8 @@ impl Scene<'_> {
             };
             kept.extend(reason.map(|reason| (position, reason)));
         }
-        self.with_their_grants(stale, kept)
-    }
-
-    /// All lines of a grant hold or none.
-    fn with_their_grants(&self, stale: &[usize], kept: BTreeMap<usize, String>) -> BTreeMap<usize, String> {
-        let grant = |position: &usize| self.record.assignments[*position].grant.map(|grant| grant.id);
-        let mut alike: BTreeMap<u64, &String> = BTreeMap::new();
-        for (position, reason) in &kept {
-            if let Some(id) = grant(position) {
-                alike.entry(id).or_insert(reason);
-            }
-        }
-        let reason =
-            |position: &usize| kept.get(position).or_else(|| alike.get(&grant(position)?).copied()).cloned();
-        stale.iter().filter_map(|position| Some((*position, reason(position)?))).collect()
+        let bound = self.record.bound(stale.iter().copied(), &kept.keys().copied().collect());
+        bound.into_iter().map(|(position, with)| (position, kept[&with].clone())).collect()
     }
 
     /// Who computes on the device of a line, belongs to no owner of it, and may be of the owner that has ended.

@@ -12,6 +12,7 @@ mod choice;
 mod deallocate_all;
 mod devices;
 mod doctor;
+mod drain;
 mod eligible;
 mod exec;
 mod grant;
@@ -28,6 +29,7 @@ mod offer;
 mod queue;
 mod quota;
 mod reclaim;
+mod release;
 mod remains;
 mod request;
 mod runtime;
@@ -97,9 +99,9 @@ pub(crate) fn run(
         Command::Allocate(options) => ask(&context, Form::Allocate, &options.allocation, notes),
         Command::Exec(options) => exec::run(&context, options, notes),
         Command::DeallocateAll(options) => deallocate_all::run(&context, options, notes),
-        Command::Release(options) => by_hand::release(&context, &options.by_hand, notes),
-        Command::Drain(options) => by_hand::drain(&context, &options.by_hand, &options.reason, notes),
-        Command::Undrain(options) => by_hand::undrain(&context, &options.by_hand, notes),
+        Command::Release(options) => release::run(&context, &options.by_hand, notes),
+        Command::Drain(options) => drain::drain(&context, &options.by_hand, &options.reason, notes),
+        Command::Undrain(options) => drain::undrain(&context, &options.by_hand, notes),
         Command::Reclaim(options) => reclaim::run(&context, options, notes),
         Command::Status(options) => status::run(&context, options, notes),
         Command::Devices(options) => devices::run(&context, options, notes),

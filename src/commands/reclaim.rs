@@ -132,18 +132,14 @@ impl Reclaimer<'_> {
 
     fn released(&self, record: &Record, change: &Change) -> String {
         let verb = if self.is_dry { "would release" } else { "released" };
-        let line = |position: &usize| {
-            let line = &record.assignments[*position];
-            format!("{verb} index {} of pid {}\n", line.unit(), line.owner.pid)
-        };
+        let line = |position: &usize| format!("{verb} {}\n", record.assignments[*position].told());
         change.stale.iter().map(line).collect()
     }
 
     fn kept(&self, record: &Record, kept: &BTreeMap<usize, String>) -> String {
         let verb = if self.is_dry { "would keep" } else { "kept" };
         let line = |(position, reason): (&usize, &String)| {
-            let line = &record.assignments[*position];
-            format!("{verb} index {} of pid {}: {reason}\n", line.unit(), line.owner.pid)
+            format!("{verb} {}: {reason}\n", record.assignments[*position].told())
         };
         kept.iter().map(line).collect()
     }

@@ -140,10 +140,9 @@ impl Ledger {
     pub(crate) fn commit(self, host: &Host, change: &Change) -> Result<Committed, Error> {
         host.check_read()?;
         let plan = plan::plan(&self.text, change, self.is_outdated);
-        let passed = change.passed.iter().map(|(_, passed)| passed);
-        let given = || change.granted.iter().chain(passed.clone());
-        let pid = given().next().map(|given| given.owner.pid);
-        let grants = given().filter_map(|given| given.grant).map(|grant| grant.id).collect();
+        let pid = change.granted.first().map(|granted| granted.owner.pid);
+        let grants =
+            change.granted.iter().filter_map(|granted| granted.grant).map(|grant| grant.id).collect();
         let committed = Committed { ledger: self, undo: plan.undo, pid, grants };
         let ledger = &committed.ledger;
         ledger.put(&plan.clear)?;
@@ -159,8 +158,8 @@ impl Ledger {
     /// On a full disk units can still be given back: that takes no space. The script's lines whose owners
     /// live are then left as they are, which only puts off telling their owners from later processes.
     fn release_only(&self, change: &Change, error: Error) -> Result<(), Error> {
-        let Change { granted, passed, queued, drained, released, undrained, .. } = change;
-        if !(granted.is_empty() && passed.is_empty() && queued.is_none() && drained.is_empty()) {
+        let Change { granted, regranted, queued, drained, released, undrained, .. } = change;
+        if !(granted.is_empty() && regranted.is_empty() && queued.is_none() && drained.is_empty()) {
             return Err(error);
         }
         // What is written with it would be appended.

@@ -5,6 +5,8 @@
 //! * A line's body goes in behind a `#`; its deciding first byte is a write of its own, and the last one.
 //! * To free a line is to write `#` over its first byte; the first `#` frees all lines of a grant.
 
+use std::collections::BTreeSet;
+
 use crate::assignment::{Assignment, Drained, Waiter};
 use crate::coordination::format;
 use crate::coordination::text::{Space, Span, Text};
@@ -27,7 +29,7 @@ pub(crate) struct Change {
     /// Lines of the script with living owners, and what replaces each.
     pub(crate) settled: Vec<(usize, Assignment)>,
     /// Assignments that go on under another grant, since others of theirs are released, and what replaces each.
-    pub(crate) passed: Vec<(usize, Assignment)>,
+    pub(crate) regranted: Vec<(usize, Assignment)>,
     /// Assignments whose owner gives them back.
     pub(crate) released: Vec<usize>,
     /// New assignments.
@@ -40,6 +42,16 @@ pub(crate) struct Change {
     pub(crate) gone: Vec<usize>,
     /// Who waits from now on.
     pub(crate) queued: Option<Waiter>,
+}
+
+impl Change {
+    /// Gives these back, whatever else would become of them.
+    pub(crate) fn release(&mut self, positions: Vec<usize>) {
+        let released: BTreeSet<usize> = positions.iter().copied().collect();
+        self.stale.retain(|position| !released.contains(position));
+        self.settled.retain(|(position, _)| !released.contains(position));
+        self.released = positions;
+    }
 }
 
 /// A change as writes, to be made in the order of the fields.
@@ -61,7 +73,7 @@ pub(crate) struct Plan {
 pub(crate) fn plan(text: &Text, change: &Change, is_outdated: bool) -> Plan {
     let spans =
         |positions: &[usize]| positions.iter().map(|position| text.held[*position]).collect::<Vec<_>>();
-    let replaced: Vec<&(usize, Assignment)> = change.settled.iter().chain(&change.passed).collect();
+    let replaced: Vec<&(usize, Assignment)> = change.settled.iter().chain(&change.regranted).collect();
     let new = replaced.iter().map(|(_, assignment)| assignment).chain(&change.granted).map(format::print);
     let queued = change.queued.iter().map(format::print_waiter);
     let drained = change.drained.iter().map(format::print_drained);
@@ -70,17 +82,7 @@ pub(crate) fn plan(text: &Text, change: &Change, is_outdated: bool) -> Plan {
     let drained = placement.firsts.split_off(assignments + change.queued.iter().len());
     // With the line of the one that waits.
     let granted = placement.firsts.split_off(replaced.len());
-    let passed = &placement.firsts[change.settled.len()..];
-
-    // First what was passed on holds again where it was, and then no more where it went.
-    let mut passing = spans(&change.passed.iter().map(|(position, _)| *position).collect::<Vec<_>>());
-    if !passing.is_empty() {
-        // What said the same is of the same grants, which hold only with all of their lines.
-        passing.extend(spans(&change.released));
-    }
-    let back = passing.iter().map(|span| Write { at: span.at, bytes: vec![text.bytes[span.at]] });
-    let taken = passed.iter().chain(&granted).map(|first| Write { at: first.at, bytes: b"#".to_vec() });
-    let undo = back.chain(taken).collect();
+    let undo = granted.iter().map(|first| Write { at: first.at, bytes: b"#".to_vec() }).collect();
 
     let mut fill = placement.bodies;
     fill.extend(placement.firsts);
@@ -455,45 +457,32 @@ mod tests {
         assert_eq!((waiters(last), holders(last)), (vec![(4713, 3)], vec![(0, 1), (5, 4712), (6, 4712)]));
     }
 
-    /// Of the units of a grant some are passed on and some stay, and a line that says the same as another goes. At
-    /// every byte each unit has its old or its new owner, or both; afterwards the new one alone. And so back again.
+    /// Of a grant a line is released, and the others go on under a new one. At every byte these are held, by their own
+    /// owner alone.
     #[test]
-    fn a_unit_that_is_passed_on_is_held_at_every_byte() {
+    fn a_unit_that_is_granted_anew_is_held_at_every_byte() {
         let lines = [
             assignment(0, 10, Some((5, 3))),
             assignment(1, 10, Some((5, 3))),
             assignment(2, 10, Some((5, 3))),
-            assignment(1, 10, Some((6, 1))),
             assignment(7, 77, Some((7, 1))),
         ];
         let space = [b"#".to_vec(), vec![b'x'; 300], b"\n".to_vec()].concat();
         for before in
             [record(&lines), [space, record(&lines)].concat(), [record(&lines), vec![b'\n'; 500]].concat()]
         {
-            let passed = vec![
-                (0, assignment(0, 4711, Some((8, 2)))),
-                (1, assignment(1, 4711, Some((8, 2)))),
-                (2, assignment(2, 10, Some((9, 1)))),
-            ];
-            let change = Change { passed, released: vec![3], ..Change::default() };
-            let mut plan = plan(&Text::read(before.clone()), &change, false);
-            let filled = plan.fill.len();
-            plan.fill.append(&mut plan.undo);
+            let regranted = vec![(0, assignment(0, 10, Some((9, 2)))), (2, assignment(2, 10, Some((9, 2))))];
+            let change = Change { regranted, released: vec![1], ..Change::default() };
+            let plan = plan(&Text::read(before.clone()), &change, false);
+            let kept = [(0, 10), (2, 10), (7, 77)];
             let states = states(&before, &plan);
-            let written: usize =
-                plan.clear.iter().chain(&plan.fill[..filled]).map(|write| write.bytes.len()).sum();
-            let done = written + plan.growth.len();
             for (step, state) in states.iter().enumerate() {
                 let held = holders(state);
-                for (index, owners) in [(0, [10, 4711]), (1, [10, 4711]), (2, [10, 10]), (7, [77, 77])] {
-                    let holders: Vec<u32> =
-                        held.iter().filter(|held| held.0 == index).map(|held| held.1).collect();
-                    let is_held = !holders.is_empty() && holders.iter().all(|pid| owners.contains(pid));
-                    assert!(is_held, "byte {step}: index {index} is held by {holders:?}");
-                }
+                let others: Vec<_> = held.iter().filter(|held| !kept.contains(held)).collect();
+                assert!(kept.iter().all(|unit| held.contains(unit)), "byte {step}: {held:?}");
+                assert!(others.is_empty() || others == [&(1, 10)], "byte {step}: {held:?}");
             }
-            assert_eq!(holders(&states[done]), [(0, 4711), (1, 4711), (2, 10), (7, 77)]);
-            assert_eq!(holders(states.last().unwrap()), [(0, 10), (1, 10), (2, 10), (7, 77)]);
+            assert_eq!(holders(states.last().unwrap()), kept);
         }
     }
 
