@@ -15,7 +15,7 @@ use crate::cli::{Allocation, Policy};
 use crate::error::Error;
 use crate::host::owner::{self, Form, Found};
 use crate::notes::Notes;
-use crate::policy::{self, Used};
+use crate::policy::{self, Holdings, Used};
 
 pub(super) fn run(
     context: &Context<'_>,
@@ -95,10 +95,12 @@ fn first(request: &Request<'_>, options: &Allocation, notes: &mut Notes) -> Resu
     let requester = requester.and_then(|pid| owner::of(&context.host, pid));
     let standing = |_| Standing::Alive;
     let choice = Choice {
-        inventory: request.inventory,
-        record: &record,
-        occupancy: &policy::occupancy(request.inventory, &record),
-        standing: &standing,
+        holdings: Holdings {
+            inventory: request.inventory,
+            record: &record,
+            occupancy: &policy::occupancy(request.inventory, &record),
+            standing: &standing,
+        },
         requester: requester.as_ref(),
         kin: request.kin,
         remains: &Remains::of(&context.host, &record, &standing),

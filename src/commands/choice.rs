@@ -5,19 +5,16 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::kin::Kin;
 use super::remains::Remains;
-use crate::assignment::{Owner, Record, Standing};
-use crate::device::{Health, Inventory, Part, Unit};
+use crate::assignment::Owner;
+use crate::device::{Health, Part, Unit};
 use crate::error::Error;
 use crate::host::Host;
 use crate::notes::Notes;
-use crate::policy::{InUse, Occupancy, Request, Situation};
+use crate::policy::{Holdings, Request, Situation};
 
 /// What is known, and who asks.
 pub(super) struct Choice<'a> {
-    pub(super) inventory: &'a Inventory,
-    pub(super) record: &'a Record,
-    pub(super) occupancy: &'a Occupancy<'a>,
-    pub(super) standing: &'a dyn Fn(usize) -> Standing,
+    pub(super) holdings: Holdings<'a>,
     pub(super) requester: Option<&'a Owner>,
     /// `None`: who computes on a device is not considered.
     pub(super) kin: Option<&'a Kin<'a>>,
@@ -37,10 +34,7 @@ impl Choice<'_> {
             known.borrow_mut().entry(device).or_insert_with(|| self.others(device)).clone()
         };
         let situation = Situation {
-            inventory: self.inventory,
-            record: self.record,
-            occupancy: self.occupancy,
-            standing: self.standing,
+            holdings: self.holdings,
             is_in_use: &|device| !others(device).is_empty(),
             has_orphans: &|position| self.remains.has_orphans(position),
         };
@@ -58,10 +52,11 @@ impl Choice<'_> {
 
     /// CUDA uses one instance, however many it is shown.
     fn several_instances(&self, units: &[Unit]) -> Option<String> {
+        let Holdings { record, occupancy, .. } = self.holdings;
         let is_own = |holder: &usize| {
-            self.requester.is_some_and(|requester| self.record.assignments[*holder].owner.is(requester))
+            self.requester.is_some_and(|requester| record.assignments[*holder].owner.is(requester))
         };
-        let places = self.occupancy.places.iter().filter(|place| place.holders.iter().any(is_own));
+        let places = occupancy.places.iter().filter(|place| place.holders.iter().any(is_own));
         let all = units.iter().chain(places.map(|place| &place.unit));
         let given = units.iter().filter(|unit| unit.instance.is_some()).count();
         let instances: BTreeSet<Part> = all.map(Unit::part).filter(|part| part.instance.is_some()).collect();
@@ -75,27 +70,18 @@ impl Choice<'_> {
 
     /// Once for each line of a dead owner in whose group somebody lives who is recorded himself.
     fn open_to_others(&self, units: &[Unit]) -> BTreeSet<String> {
-        let places = self.occupancy.places.iter().filter(|place| units.contains(&place.unit));
+        let places = self.holdings.occupancy.places.iter().filter(|place| units.contains(&place.unit));
         let holders = places.flat_map(|place| place.holders.iter().copied());
-        let stale = holders.filter(|position| (self.standing)(*position) == Standing::Dead);
+        let stale = holders.filter(|position| self.holdings.is_dead(*position));
         stale.filter_map(|position| self.remains.open_to(position)).collect()
     }
 
     fn others(&self, device: usize) -> Vec<u32> {
-        let Some(kin) = self.kin else { return Vec::new() };
-        let in_use = InUse {
-            inventory: self.inventory,
-            record: self.record,
-            occupancy: self.occupancy,
-            standing: self.standing,
-            requester: self.requester,
-            processes: kin,
-        };
-        in_use.by_others(device)
+        self.kin.map(|kin| kin.in_use(self.holdings, self.requester).by_others(device)).unwrap_or_default()
     }
 
     fn sick(&self, device: usize) -> Option<String> {
-        let device = &self.inventory.devices[device];
+        let device = &self.holdings.inventory.devices[device];
         match &device.health {
             Health::Sick(why) => Some(format!("device {} is given although it is sick: {why}", device.index)),
             Health::Sound | Health::Lost(_) => None,
@@ -109,7 +95,7 @@ impl Choice<'_> {
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         Some(format!(
             "device {} is given although it is in use by pid {first}{command}{more}, which does not hold it",
-            self.inventory.devices[device].index
+            self.holdings.inventory.devices[device].index
         ))
     }
 }

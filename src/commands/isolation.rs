@@ -31,8 +31,8 @@ pub(super) struct Isolation<'a> {
     keeps_rights: bool,
 }
 
-/// What is known before anything is given.
-pub(super) struct Situation<'a, 'r> {
+/// Who is to be kept to what it is given, or is so already, and the record.
+pub(super) struct Confinee<'a, 'r> {
     pub(super) inventory: &'a Inventory,
     pub(super) owner: &'a Owner,
     pub(super) record: &'r Record,
@@ -55,11 +55,11 @@ pub(super) fn nodes(host: &Host, inventory: &Inventory) -> Result<Nodes, Error> 
 }
 
 /// Whether the owner is to be confined: it was asked for, or is so already.
-pub(super) fn is_wanted(how: Option<Cgroup>, situation: &Situation<'_, '_>) -> bool {
-    how.is_some() || situation.recorded().is_some()
+pub(super) fn is_wanted(how: Option<Cgroup>, confinee: &Confinee<'_, '_>) -> bool {
+    how.is_some() || confinee.recorded().is_some()
 }
 
-impl Situation<'_, '_> {
+impl Confinee<'_, '_> {
     /// The group of the owner, as an earlier grant recorded it.
     fn recorded(&self) -> Option<&str> {
         let own = self.record.assignments.iter().filter(|assignment| assignment.owner.is(self.owner));
@@ -99,11 +99,11 @@ impl Situation<'_, '_> {
 impl<'a> Isolation<'a> {
     pub(super) fn of(
         context: &'a Context<'a>,
-        situation: &Situation<'a, '_>,
+        confinee: &Confinee<'a, '_>,
         how: Option<Cgroup>,
         keeps_rights: bool,
     ) -> Result<Isolation<'a>, Error> {
-        let Situation { inventory, owner, .. } = *situation;
+        let Confinee { inventory, owner, .. } = *confinee;
         let host = &context.host;
         if owner.pid == 1 && host.is_initial_pid_namespace() {
             let problem = "pid 1 is the host: to confine it would confine every process";
@@ -114,14 +114,14 @@ impl<'a> Isolation<'a> {
             Some(Cgroup::V2) => Some(Version::V2),
             Some(Cgroup::Any | Cgroup::BestEffort | Cgroup::No) | None => None,
         };
-        let recorded = situation.recorded().map(|text| Group::recorded(host, owner, text)).transpose()?;
+        let recorded = confinee.recorded().map(|text| Group::recorded(host, owner, text)).transpose()?;
         let version = recorded.as_ref().map_or(wanted, |group| Some(group.version()));
         // By now it can be in another: somebody may have moved it, or have removed the group. One that it is in is
         // in force, whatever the record says: to undo it first would let the owner open everything meanwhile.
         let group = Group::of(host, owner, version)?;
         let is_in_force = group.exists() && group.members()?.contains(&owner.pid);
         let nodes = nodes(host, inventory)?;
-        let mut held = situation.held(&group.name(), is_in_force);
+        let mut held = confinee.held(&group.name(), is_in_force);
         if is_in_force {
             // What the owner cannot open now it does not hold.
             held.retain(|unit| !group.denies(&nodes.given(&[*unit])));

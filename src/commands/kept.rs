@@ -4,25 +4,21 @@ use std::collections::BTreeMap;
 
 use super::kin::Kin;
 use super::remains::Remains;
-use crate::assignment::{Assignment, Record, Standing};
-use crate::device::Inventory;
+use crate::assignment::Assignment;
 use crate::host::Host;
 use crate::notes::Notes;
-use crate::policy::{InUse, Occupancy, Place};
+use crate::policy::{Holdings, Place};
 
-/// A record, judged, and what is known of its devices.
-pub(super) struct Scene<'a> {
+/// What may be used still of what the dead held.
+pub(super) struct Keeping<'a> {
     pub(super) host: &'a Host,
-    pub(super) inventory: &'a Inventory,
-    pub(super) record: &'a Record,
-    pub(super) occupancy: &'a Occupancy<'a>,
-    pub(super) standing: &'a dyn Fn(usize) -> Standing,
+    pub(super) holdings: Holdings<'a>,
     pub(super) remains: &'a Remains<'a>,
     /// `None`: it cannot be told who computes on a device.
     pub(super) kin: Option<&'a Kin<'a>>,
 }
 
-impl Scene<'_> {
+impl Keeping<'_> {
     /// Of the stale lines those that are kept, each with the reason. With `is_forced` only what a living owner can
     /// open stays.
     pub(super) fn kept(
@@ -34,7 +30,7 @@ impl Scene<'_> {
         let mut kept = BTreeMap::new();
         for position in stale.iter().copied() {
             let users = self.users(position);
-            let line = &self.record.assignments[position];
+            let line = &self.holdings.record.assignments[position];
             notes.warnings.extend((!users.is_empty()).then(|| self.computing(line, &users)));
             let reason = if self.remains.is_open_to_the_living(position) {
                 Some("its control group is that of a living owner too".to_owned())
@@ -51,27 +47,20 @@ impl Scene<'_> {
             };
             kept.extend(reason.map(|reason| (position, reason)));
         }
-        let bound = self.record.bound(stale.iter().copied(), &kept.keys().copied().collect());
+        let bound = self.holdings.record.bound(stale.iter().copied(), &kept.keys().copied().collect());
         bound.into_iter().map(|(position, with)| (position, kept[&with].clone())).collect()
     }
 
     /// Who computes on the device of a line, belongs to no owner of it, and may be of the owner that has ended.
     fn users(&self, position: usize) -> Vec<u32> {
         let Some(kin) = self.kin else { return Vec::new() };
-        let in_use = InUse {
-            inventory: self.inventory,
-            record: self.record,
-            occupancy: self.occupancy,
-            standing: self.standing,
-            requester: None,
-            processes: kin,
-        };
+        let in_use = kin.in_use(self.holdings, None);
         // They are in order.
         let is_its = |place: &&Place<'_>| place.holders.binary_search(&position).is_ok();
-        let places = self.occupancy.places.iter().filter(is_its);
+        let places = self.holdings.occupancy.places.iter().filter(is_its);
         let mut devices: Vec<usize> = places.map(|place| place.unit.device).collect();
         devices.dedup();
-        let owner = &self.record.assignments[position].owner;
+        let owner = &self.holdings.record.assignments[position].owner;
         let is_later = |pid: &u32| self.has_started_since(*pid, owner.start);
         devices.into_iter().flat_map(|device| in_use.by_others(device)).filter(is_later).collect()
     }

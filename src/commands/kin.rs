@@ -12,7 +12,7 @@ use crate::device::Inventory;
 use crate::host::Host;
 use crate::host::process::Process;
 use crate::notes::Notes;
-use crate::policy::Processes;
+use crate::policy::{Holdings, InUse, Processes};
 
 /// A process has no more ancestors than this, unless the answers of `/proc` go round in circles.
 const MOST_ANCESTORS: usize = 64;
@@ -35,6 +35,11 @@ impl<'a> Kin<'a> {
             return None;
         }
         is_used.then(|| Kin { host, lines: RefCell::default() })
+    }
+
+    /// Who computes on the devices beside `requester` and their owners.
+    pub(super) fn in_use<'b>(&'b self, holdings: Holdings<'b>, requester: Option<&'b Owner>) -> InUse<'b> {
+        InUse { holdings, requester, processes: self }
     }
 
     /// A process and its ancestors, itself first; empty if it cannot be read.

@@ -49,7 +49,7 @@ impl View<'_> {
     }
 
     fn devices(&self, text: &mut Text) {
-        let shown = eligible::shown(self.inventory, self.selection);
+        let shown = eligible::shown(self.holdings.inventory, self.selection);
         let each = |text: &mut Text, name: &str, value: &dyn Fn(&Device) -> Option<u64>| {
             for (_, device) in &shown {
                 if let Some(value) = value(device) {
@@ -64,7 +64,7 @@ impl View<'_> {
                 ("index", &*index),
                 ("id", &id(device)),
                 ("model", &*model),
-                ("source", &self.inventory.source),
+                ("source", &self.holdings.inventory.source),
             ];
             text.sample("gpu_coord_device_info", &labels, 1);
         }
@@ -79,9 +79,9 @@ impl View<'_> {
     /// By resource and state: a series for each unit would be of no use.
     fn units(&self, text: &mut Text) {
         let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-        for place in self.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
+        for place in self.holdings.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
             let resource = self.resources.name(&place.unit).unwrap_or_default();
-            let state = place.state(self.inventory, self.standing).name();
+            let state = self.holdings.state(place).name();
             *counts.entry((resource, state)).or_default() += 1;
         }
         text.family("gpu_coord_units", "Units of a resource in a state.");

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::Context;
 use super::judged::Judged;
-use crate::assignment::{Owner, Record, Standing, Waiter};
+use crate::assignment::{Owner, Standing, Waiter};
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
 use crate::device::{Inventory, Unit};
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::events::Signals;
 use crate::host::liveness::Liveness;
-use crate::policy::{Occupancy, State, turn, units};
+use crate::policy::{Holdings, Occupancy, State, turn, units};
 
 /// The place of one process in the queue.
 pub(super) struct Queue {
@@ -30,10 +30,7 @@ pub(super) struct Queue {
 /// What the record and the host say of those that wait.
 pub(super) struct Waiters<'a> {
     pub(super) host: &'a Host,
-    pub(super) inventory: &'a Inventory,
-    pub(super) record: &'a Record,
-    pub(super) occupancy: &'a Occupancy<'a>,
-    pub(super) standing: &'a dyn Fn(usize) -> Standing,
+    pub(super) holdings: Holdings<'a>,
     pub(super) liveness: &'a Liveness<'a>,
     /// What the one that asks may be given.
     pub(super) units: &'a [Unit],
@@ -59,12 +56,13 @@ pub(super) fn waiter(owner: &Owner, amount: u128, units: &[Unit], inventory: &In
 impl Waiters<'_> {
     /// Who goes before `owner`.
     pub(super) fn before(&self, owner: &Owner) -> Vec<&Waiter> {
-        if self.record.waiters.is_empty() {
+        let Holdings { record, occupancy, .. } = self.holdings;
+        if record.waiters.is_empty() {
             return Vec::new();
         }
-        let own = ranks(self.occupancy, self.units);
+        let own = ranks(occupancy, self.units);
         let hopes = self.hopes();
-        turn::before(self.record, owner, |waiter| {
+        turn::before(record, owner, |waiter| {
             let wants_ours = own.iter().any(|rank| turn::takes(waiter, *rank));
             let hopes = hopes.iter().filter(|rank| turn::takes(waiter, **rank)).count() as u64;
             wants_ours && waiter.amount <= hopes && self.waits(waiter)
@@ -75,8 +73,8 @@ impl Waiters<'_> {
     fn hopes(&self) -> Vec<u32> {
         let may_come_free =
             |state| matches!(state, State::Free | State::Stale | State::Held | State::Unknown);
-        let places = (0..).zip(&self.occupancy.places);
-        let hopes = places.filter(|(_, place)| may_come_free(place.state(self.inventory, self.standing)));
+        let places = (0..).zip(&self.holdings.occupancy.places);
+        let hopes = places.filter(|(_, place)| may_come_free(self.holdings.state(place)));
         hopes.map(|(rank, _)| rank).collect()
     }
 

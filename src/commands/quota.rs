@@ -3,23 +3,21 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::assignment::{Assignment, Owner, Record, Standing};
+use crate::assignment::{Assignment, Owner};
 use crate::config::{Quota, Whose};
 use crate::device::Unit;
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::account::Accounts;
 use crate::host::owner;
-use crate::policy::{Claim, Occupancy, check_quotas};
+use crate::policy::{Claim, Holdings, check_quotas};
 use crate::sharing::Resources;
 
 /// What is counted, and by which names.
 pub(super) struct Counting<'a> {
     host: &'a Host,
     resources: &'a Resources,
-    record: &'a Record,
-    occupancy: &'a Occupancy<'a>,
-    standing: &'a dyn Fn(usize) -> Standing,
+    holdings: Holdings<'a>,
     accounts: OnceCell<Accounts>,
 }
 
@@ -31,14 +29,8 @@ pub(super) struct Sum {
 }
 
 impl<'a> Counting<'a> {
-    pub(super) fn new(
-        host: &'a Host,
-        resources: &'a Resources,
-        record: &'a Record,
-        occupancy: &'a Occupancy<'a>,
-        standing: &'a dyn Fn(usize) -> Standing,
-    ) -> Counting<'a> {
-        Counting { host, resources, record, occupancy, standing, accounts: OnceCell::new() }
+    pub(super) fn new(host: &'a Host, resources: &'a Resources, holdings: Holdings<'a>) -> Counting<'a> {
+        Counting { host, resources, holdings, accounts: OnceCell::new() }
     }
 
     /// Fails if the owner may not have the units beside what it and its like hold.
@@ -86,20 +78,20 @@ impl<'a> Counting<'a> {
     /// What the living hold, and those of whom it cannot be told. What was asked for inside of `exec` is held by
     /// two, and counts once.
     fn claims(&self) -> Vec<Claim> {
-        let is_dead = |holder: usize| (self.standing)(holder) == Standing::Dead;
+        let Holdings { record, occupancy, .. } = self.holdings;
         let mut resources: HashMap<usize, &str> = HashMap::new();
-        for place in &self.occupancy.places {
+        for place in &occupancy.places {
             let Some(name) = self.resources.name(&place.unit) else { continue };
             let mut grants = BTreeSet::new();
-            for holder in place.holders.iter().copied().filter(|holder| !is_dead(*holder)) {
-                let Assignment { origin, slot, .. } = &self.record.assignments[holder];
+            for holder in place.holders.iter().copied().filter(|holder| !self.holdings.is_dead(*holder)) {
+                let Assignment { origin, slot, .. } = &record.assignments[holder];
                 if origin.is_none_or(|origin| grants.insert((origin.grant, *slot))) {
                     resources.insert(holder, name);
                 }
             }
         }
         let claim = |(position, resource): (usize, &str)| -> Claim {
-            let Assignment { owner, namespace, .. } = &self.record.assignments[position];
+            let Assignment { owner, namespace, .. } = &record.assignments[position];
             // A line of the script names a pid alone.
             let uid = owner.uid.or_else(|| owner::of(self.host, owner.pid)?.uid);
             let namespace = self.namespace(namespace.as_deref(), uid);

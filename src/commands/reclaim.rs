@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::Context;
 use super::judged::Judged;
-use super::kept::Scene;
+use super::kept::Keeping;
 use super::kin::Kin;
 use super::remains::Remains;
 use crate::assignment::{Assignment, Record, Standing};
@@ -17,7 +17,7 @@ use crate::device::Inventory;
 use crate::error::Error;
 use crate::host::Host;
 use crate::notes::Notes;
-use crate::policy;
+use crate::policy::{self, Holdings};
 
 pub(super) fn run(context: &Context<'_>, options: &Reclaim, notes: &mut Notes) -> Result<(), Error> {
     context.stdout.ready(context.deadline)?;
@@ -65,16 +65,10 @@ impl Reclaimer<'_> {
         let mut change = judged.change(Some(self.inventory), true);
         let remains = Remains::of(self.host, record, &standing);
         let kin = Kin::of(self.host, self.inventory, notes);
-        let scene = Scene {
-            host: self.host,
-            inventory: self.inventory,
-            record,
-            occupancy: &occupancy,
-            standing: &standing,
-            remains: &remains,
-            kin: kin.as_ref(),
-        };
-        let kept = scene.kept(&change.stale, self.is_forced, notes);
+        let holdings =
+            Holdings { inventory: self.inventory, record, occupancy: &occupancy, standing: &standing };
+        let keeping = Keeping { host: self.host, holdings, remains: &remains, kin: kin.as_ref() };
+        let kept = keeping.kept(&change.stale, self.is_forced, notes);
         change.stale.retain(|position| !kept.contains_key(position));
         self.host.check_read()?;
         // Where a warning is an error, it has to be known before anything is done.

@@ -4,21 +4,21 @@ use std::path::Path;
 
 use super::Context;
 use super::choice::Choice;
-use super::isolation::{self, Isolation, Situation};
+use super::isolation::{self, Confinee, Isolation};
 use super::judged::Judged;
 use super::kin::Kin;
 use super::mps;
 use super::queue::{Queue, Waiters};
 use super::quota::Counting;
 use super::remains::Remains;
-use crate::assignment::{Owner, Record, Standing};
+use crate::assignment::Owner;
 use crate::cli::{Cgroup, Policy, Print, RequestOptions};
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
 use crate::device::{Inventory, Unit};
 use crate::error::Error;
 use crate::notes::Notes;
-use crate::policy::{self, Occupancy, Used, turn};
+use crate::policy::{self, Holdings, Occupancy, Used, turn};
 use crate::sharing::Resources;
 use crate::visible::Seen;
 
@@ -53,13 +53,11 @@ pub(super) struct Decision<'a> {
     pub(super) isolation: Option<Isolation<'a>>,
 }
 
-/// The record, judged for one request.
-struct Scene<'a> {
+/// Who asks, and what is known then.
+struct Case<'a> {
     requester: &'a Owner,
-    record: &'a Record,
-    occupancy: &'a Occupancy<'a>,
+    holdings: Holdings<'a>,
     judged: &'a Judged<'a>,
-    standing: &'a dyn Fn(usize) -> Standing,
     remains: &'a Remains<'a>,
 }
 
@@ -76,34 +74,35 @@ impl Request<'_> {
         warn(&occupancy, &self.options.file.coordination_file, notes);
         let judged = Judged::new(host, record, ledger.facts(), Some(&occupancy));
         let standing = |position: usize| judged.standing(position);
-        let situation =
-            Situation { inventory: self.inventory, owner: requester, record, occupancy: &occupancy };
-        let isolation = self.isolation(&situation, notes)?;
+        let confinee =
+            Confinee { inventory: self.inventory, owner: requester, record, occupancy: &occupancy };
+        let isolation = self.isolation(&confinee, notes)?;
         let remains = Remains::of(host, record, &standing);
-        let (occupancy, judged, standing, remains) = (&occupancy, &judged, &standing, &remains);
-        let scene = Scene { requester, record, occupancy, judged, standing, remains };
-        let units = match self.units(&scene, isolation.is_some(), notes) {
+        let holdings =
+            Holdings { inventory: self.inventory, record, occupancy: &occupancy, standing: &standing };
+        let case = Case { requester, holdings, judged: &judged, remains: &remains };
+        let units = match self.units(&case, isolation.is_some(), notes) {
             Err(Error::NotEnough(why)) if self.queue.is_some() => Err(Error::NotEnough(why)),
             units => Ok(units?),
         };
         if let Ok(units) = &units {
-            self.check_policy(&scene, units)?;
+            self.check_policy(&case, units)?;
         }
-        let change = self.change(&scene, units.is_ok(), notes);
+        let change = self.change(&case, units.is_ok(), notes);
         Ok(Decision { units, change, isolation })
     }
 
     /// `None` if the owner is not to be confined, or if it was to be only at best.
     fn isolation<'a>(
         &'a self,
-        situation: &Situation<'a, '_>,
+        confinee: &Confinee<'a, '_>,
         notes: &mut Notes,
     ) -> Result<Option<Isolation<'a>>, Error> {
-        situation.check_not_inside_another(&self.context.host)?;
-        if !isolation::is_wanted(self.options.cgroup(), situation) {
+        confinee.check_not_inside_another(&self.context.host)?;
+        if !isolation::is_wanted(self.options.cgroup(), confinee) {
             return Ok(None);
         }
-        match Isolation::of(self.context, situation, self.options.cgroup(), self.keeps_rights) {
+        match Isolation::of(self.context, confinee, self.options.cgroup(), self.keeps_rights) {
             Ok(isolation) => isolation.check_numbering(self.print, self.seen).map(|()| Some(isolation)),
             Err(error) => self.without(error, notes).map(|()| None),
         }
@@ -120,17 +119,14 @@ impl Request<'_> {
     }
 
     /// The units, if it is the requester's turn.
-    fn units(&self, scene: &Scene<'_>, isolates: bool, notes: &mut Notes) -> Result<Vec<Unit>, Error> {
-        let Scene { requester, record, occupancy, judged, standing, remains } = *scene;
-        let (host, inventory) = (&self.context.host, self.inventory);
+    fn units(&self, case: &Case<'_>, isolates: bool, notes: &mut Notes) -> Result<Vec<Unit>, Error> {
+        let Case { requester, holdings, judged, remains } = *case;
+        let host = &self.context.host;
         if let Some(queue) = self.queue {
-            let liveness = judged.liveness();
-            let waiters =
-                Waiters { host, inventory, record, occupancy, standing, liveness, units: self.units };
+            let waiters = Waiters { host, holdings, liveness: judged.liveness(), units: self.units };
             queue.check(&waiters, requester, self.options.amount)?;
         }
-        let requester = Some(requester);
-        let choice = Choice { inventory, record, occupancy, standing, requester, kin: self.kin, remains };
+        let choice = Choice { holdings, requester: Some(requester), kin: self.kin, remains };
         choice.make(host, &self.asked(isolates), notes)
     }
 
@@ -147,27 +143,26 @@ impl Request<'_> {
     }
 
     /// What refuses units that are there to be had.
-    fn check_policy(&self, scene: &Scene<'_>, units: &[Unit]) -> Result<(), Error> {
-        let Scene { requester, record, occupancy, standing, .. } = *scene;
-        let counting = Counting::new(&self.context.host, self.resources, record, occupancy, standing);
+    fn check_policy(&self, case: &Case<'_>, units: &[Unit]) -> Result<(), Error> {
+        let counting = Counting::new(&self.context.host, self.resources, case.holdings);
         let quotas = self.context.config.map(|config| &config.quotas[..]).unwrap_or_default();
-        counting.check(quotas, requester, self.options.namespace.as_deref(), units)?;
+        counting.check(quotas, case.requester, self.options.namespace.as_deref(), units)?;
         mps::check(self.context, self.resources, units)
     }
 
     /// All but what is granted. The control groups of the dead are cleared by then.
-    fn change(&self, scene: &Scene<'_>, has_units: bool, notes: &mut Notes) -> Change {
-        let mut change = scene.judged.change(Some(self.inventory), self.takes_over);
+    fn change(&self, case: &Case<'_>, has_units: bool, notes: &mut Notes) -> Change {
+        let mut change = case.judged.change(Some(self.inventory), self.takes_over);
         if has_units {
-            change.gone.extend(turn::of(scene.record, scene.requester));
+            change.gone.extend(turn::of(case.holdings.record, case.requester));
         }
         if self.takes_over {
-            scene.remains.clear(self.inventory, notes);
+            case.remains.clear(self.inventory, notes);
         }
         // The record goes on naming a group until it is gone.
-        let is_kept = |position: &usize| scene.remains.has_orphans(*position);
+        let is_kept = |position: &usize| case.remains.has_orphans(*position);
         let kept = change.stale.iter().copied().filter(is_kept).collect();
-        scene.record.retain_apart(&mut change.stale, &kept);
+        case.holdings.record.retain_apart(&mut change.stale, &kept);
         change
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use super::judged::Judged;
 use super::kin::Kin;
 use super::quota::Counting;
 use super::view::View;
@@ -16,10 +17,8 @@ use crate::device::Inventory;
 use crate::error::Error;
 use crate::host::deadline::Deadline;
 use crate::host::events::{Signals, Watch};
-use crate::host::liveness::Liveness;
-
 use crate::notes::Notes;
-use crate::policy::{self, InUse};
+use crate::policy::{self, Holdings};
 use crate::selection::Selection;
 use crate::sharing::Resources;
 
@@ -74,33 +73,24 @@ fn look(
     let record = snapshot.as_ref().map_or(&empty, |snapshot| &snapshot.record);
     let occupancy = policy::occupancy(&inventory, record);
     doubts(snapshot.as_ref(), record, path, notes);
-    let liveness = snapshot.as_ref().map(|snapshot| Liveness::new(&context.host, snapshot.facts));
-    let standing = |position: usize| match &liveness {
-        Some(liveness) => liveness.standing(&record.assignments[position], occupancy.is_here[position]),
-        None => Standing::Dead, // no file, no assignment: never asked
-    };
+    let judged = snapshot
+        .as_ref()
+        .map(|snapshot| Judged::new(&context.host, &snapshot.record, snapshot.facts, Some(&occupancy)));
+    // Without a file there is no assignment, and nobody asks.
+    let standing =
+        |position: usize| judged.as_ref().map_or(Standing::Dead, |judged| judged.standing(position));
+    let holdings = Holdings { inventory: &inventory, record, occupancy: &occupancy, standing: &standing };
     let kin = Kin::of(&context.host, &inventory, notes);
-    let in_use = kin.as_ref().map(|kin| InUse {
-        inventory: &inventory,
-        record,
-        occupancy: &occupancy,
-        standing: &standing,
-        requester: None,
-        processes: kin,
-    });
-    let counting = Counting::new(&context.host, &resources, record, &occupancy, &standing);
+    let counting = Counting::new(&context.host, &resources, holdings);
     let quotas = context.config.map(|config| &config.quotas[..]).unwrap_or_default();
     let view = View {
         resources: &resources,
         sums: counting.sums(quotas),
         host: &context.host,
         accounts: counting.accounts(),
-        inventory: &inventory,
+        holdings,
         selection: &selection,
-        record,
-        occupancy: &occupancy,
-        standing: &standing,
-        in_use,
+        in_use: kin.as_ref().map(|kin| kin.in_use(holdings, None)),
         terminal: context.stdout.terminal(context.surroundings.no_color),
     };
     let is_consistent = snapshot.as_ref().is_none_or(|snapshot| snapshot.is_consistent);

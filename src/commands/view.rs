@@ -9,13 +9,12 @@ use serde_json::{Map, Value, json};
 
 use super::quota::Sum;
 use super::{eligible, json};
-use crate::assignment::{Record, Standing};
 use crate::cli::Terminal;
-use crate::device::{Device, Inventory};
+use crate::device::Device;
 use crate::host::Host;
 use crate::host::account::Accounts;
 use crate::notes::Notes;
-use crate::policy::{InUse, Occupancy, Place, State};
+use crate::policy::{Holdings, InUse, Place, State};
 use crate::selection::Selection;
 use crate::sharing::Resources;
 
@@ -24,14 +23,11 @@ pub(super) struct View<'a> {
     pub(super) host: &'a Host,
     /// What users are called.
     pub(super) accounts: &'a Accounts,
-    pub(super) inventory: &'a Inventory,
+    pub(super) holdings: Holdings<'a>,
     pub(super) resources: &'a Resources,
     /// By namespace and resource.
     pub(super) sums: BTreeMap<(String, String), Sum>,
     pub(super) selection: &'a Selection,
-    pub(super) record: &'a Record,
-    pub(super) occupancy: &'a Occupancy<'a>,
-    pub(super) standing: &'a dyn Fn(usize) -> Standing,
     /// `None`: it cannot be told who computes on a device.
     pub(super) in_use: Option<InUse<'a>>,
     /// What a table is shown on.
@@ -41,19 +37,19 @@ pub(super) struct View<'a> {
 impl View<'_> {
     /// Positions of assignments that hold no unit of this host.
     fn elsewhere(&self) -> Vec<usize> {
-        let mut is_shown = vec![false; self.record.assignments.len()];
-        let holders = self.occupancy.places.iter().flat_map(|place| &place.holders);
+        let mut is_shown = vec![false; self.holdings.record.assignments.len()];
+        let holders = self.holdings.occupancy.places.iter().flat_map(|place| &place.holders);
         holders.for_each(|position| is_shown[*position] = true);
         (0..is_shown.len()).filter(|position| !is_shown[*position]).collect()
     }
 
     /// The holders of a unit, each once: the living first, and whoever asked inside of `exec` before its command.
     fn holders(&self, place: &Place<'_>) -> Vec<usize> {
-        let line = |position: usize| &self.record.assignments[position];
+        let line = |position: usize| &self.holdings.record.assignments[position];
         let mut holders = place.holders.clone();
         holders.sort_by_key(|position| {
             let is_taken = line(*position).origin.is_some_and(|origin| origin.is_taken);
-            ((self.standing)(*position) == Standing::Dead, !is_taken)
+            (self.holdings.is_dead(*position), !is_taken)
         });
         let mut owners = HashSet::new();
         holders.retain(|position| owners.insert(line(*position).owner.names()));
@@ -62,29 +58,34 @@ impl View<'_> {
 
     pub(super) fn as_json(&self, path: &Path, notes: &Notes) -> String {
         let units = |device: usize| {
-            let others = self.others(device, &self.inventory.devices[device]);
-            let places = self.occupancy.of_device(device).iter();
+            let others = self.others(device, &self.holdings.inventory.devices[device]);
+            let places = self.holdings.occupancy.of_device(device).iter();
             let shown = places.filter(|place| self.selection.takes(&place.unit));
             shown.map(|place| self.unit(place, others.as_deref())).collect()
         };
-        let devices = eligible::shown(self.inventory, self.selection).into_iter();
+        let devices = eligible::shown(self.holdings.inventory, self.selection).into_iter();
         let devices: Vec<Value> = devices.map(|(at, device)| json::device(device, units(at))).collect();
         let elsewhere = self.elsewhere().into_iter();
         let elsewhere = elsewhere.map(|at| {
-            json::elsewhere(self.host, self.accounts, &self.record.assignments[at], (self.standing)(at))
+            json::elsewhere(
+                self.host,
+                self.accounts,
+                &self.holdings.record.assignments[at],
+                (self.holdings.standing)(at),
+            )
         });
-        let waiters = self.record.waiters.iter();
+        let waiters = self.holdings.record.waiters.iter();
         let waiters = waiters.map(
             |waiter| json!({ "pid": waiter.owner.pid, "amount": waiter.amount, "ticket": waiter.ticket }),
         );
         let mut fields = Map::new();
         fields.insert("coordination_file".to_owned(), json!(path.to_string_lossy()));
-        fields.insert("source".to_owned(), json!(self.inventory.source));
+        fields.insert("source".to_owned(), json!(self.holdings.inventory.source));
         fields.insert("devices".to_owned(), json!(devices));
         fields.insert("elsewhere".to_owned(), elsewhere.collect());
         fields.insert("namespaces".to_owned(), self.namespaces());
         fields.insert("waiters".to_owned(), waiters.collect());
-        json::document(self.host, Some(self.inventory), fields, notes)
+        json::document(self.host, Some(self.holdings.inventory), fields, notes)
     }
 
     /// What each namespace holds of each resource, and its quota.
@@ -101,25 +102,32 @@ impl View<'_> {
 
     fn unit(&self, place: &Place<'_>, others: Option<&[u32]>) -> Value {
         let owner = |at: &usize| {
-            json::owner(self.host, self.accounts, &self.record.assignments[*at], (self.standing)(*at))
+            json::owner(
+                self.host,
+                self.accounts,
+                &self.holdings.record.assignments[*at],
+                (self.holdings.standing)(*at),
+            )
         };
         let owners: Vec<Value> = self.holders(place).iter().map(owner).collect();
         let mut fields = Map::new();
         fields.insert("resource".to_owned(), json!(self.resources.name(&place.unit)));
-        fields.insert("state".to_owned(), json!(place.state(self.inventory, self.standing).name()));
+        fields.insert("state".to_owned(), json!(self.holdings.state(place).name()));
         fields.insert("reason".to_owned(), json!(self.reason(place)));
         fields.insert("in_use_by_others".to_owned(), json!(others));
         fields.insert("owner".to_owned(), json!(owners.first()));
         fields.insert("other_owners".to_owned(), json!(owners.get(1..).unwrap_or_default()));
-        json::unit(self.inventory, &place.unit, fields)
+        json::unit(self.holdings.inventory, &place.unit, fields)
     }
 
     /// Why a unit is not given although no process holds it.
     fn reason(&self, place: &Place<'_>) -> Option<String> {
-        match place.state(self.inventory, self.standing) {
+        match self.holdings.state(place) {
             State::Withheld => place.withheld.map(|withheld| withheld.problem.clone()),
             State::Drained => place.drained.map(|drained| drained.reason.clone()),
-            State::Sick => self.inventory.devices[place.unit.device].health.reason().map(str::to_owned),
+            State::Sick => {
+                self.holdings.inventory.devices[place.unit.device].health.reason().map(str::to_owned)
+            }
             State::Free | State::Stale | State::Held | State::Unknown => None,
         }
     }

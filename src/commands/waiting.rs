@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use super::Context;
+use super::judged::Judged;
 use super::offer::Offer;
 use super::queue::{self, Queue, Waiters};
 use crate::assignment::{Owner, Record, Standing};
@@ -18,9 +19,8 @@ use crate::device::Unit;
 use crate::error::{self, Error};
 use crate::host::Host;
 use crate::host::events::{Event, Watch};
-use crate::host::liveness::Liveness;
 use crate::notes::Notes;
-use crate::policy::{self, Occupancy, State, turn};
+use crate::policy::{self, Holdings, State, turn};
 
 /// The pauses between looks without an event grow from the first to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -148,20 +148,17 @@ impl Waiting<'_> {
         // Watched before they are judged, so that nobody ends unseen in between.
         let candidates = pids(&context.host, &record, |_| true);
         self.watch.processes(&candidates);
-        let liveness = Liveness::new(&context.host, facts);
         let occupancy = policy::occupancy(&offer.inventory, &record);
-        let standing = |position: usize| -> Standing {
-            liveness.standing(&record.assignments[position], occupancy.is_here[position])
-        };
-        let waiters = Waiters {
-            host: &context.host,
+        let judged = Judged::new(&context.host, &record, facts, Some(&occupancy));
+        let standing = |position: usize| judged.standing(position);
+        let holdings = Holdings {
             inventory: &offer.inventory,
             record: &record,
             occupancy: &occupancy,
             standing: &standing,
-            liveness: &liveness,
-            units: &offer.units,
         };
+        let liveness = judged.liveness();
+        let waiters = Waiters { host: &context.host, holdings, liveness, units: &offer.units };
         let before = waiters.before(self.owner);
         // If the file was removed, another try takes a new place.
         let is_in = turn::of(&record, self.owner).next().is_some();
@@ -171,7 +168,7 @@ impl Waiting<'_> {
         };
         let is_all_seen = record.assignments.iter().all(|line| is_from_here(&context.host, &line.owner));
         let is_all_watched = self.watch.processes(&pids(&context.host, &record, lives));
-        let seen = Held::of(offer, &record, &occupancy, &standing);
+        let seen = Held::of(&offer.units, &holdings);
         Look {
             may_try: !is_in || (before.is_empty() && seen.free as u128 >= self.options.request.amount),
             is_all_watched: is_file_watched && is_all_seen && is_all_watched,
@@ -220,16 +217,12 @@ struct Held {
 }
 
 impl Held {
-    fn of(
-        offer: &Offer,
-        record: &Record,
-        occupancy: &Occupancy<'_>,
-        standing: &dyn Fn(usize) -> Standing,
-    ) -> Held {
-        let offered: HashSet<&Unit> = offer.units.iter().collect();
+    fn of(units: &[Unit], holdings: &Holdings<'_>) -> Held {
+        let Holdings { record, occupancy, standing, .. } = *holdings;
+        let offered: HashSet<&Unit> = units.iter().collect();
         let mut held = Held { free: 0, holders: BTreeSet::new() };
         for place in occupancy.places.iter().filter(|place| offered.contains(&place.unit)) {
-            let state = place.state(&offer.inventory, standing);
+            let state = holdings.state(place);
             held.free += usize::from(matches!(state, State::Free | State::Stale | State::Sick));
             let living = place.holders.iter().filter(|holder| standing(**holder) == Standing::Alive);
             held.holders.extend(living.map(|holder| record.assignments[*holder].owner.pid));

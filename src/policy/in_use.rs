@@ -3,9 +3,8 @@
 //! The owners of all units of the device count, whichever of them is asked about: no source tells on which of
 //! its instances a process computes.
 
-use super::Occupancy;
-use crate::assignment::{Owner, Record, Standing};
-use crate::device::Inventory;
+use super::Holdings;
+use crate::assignment::Owner;
 
 /// What is asked of the host's processes.
 pub(crate) trait Processes {
@@ -17,10 +16,7 @@ pub(crate) trait Processes {
 
 /// What is needed to tell whose a process is.
 pub(crate) struct InUse<'a> {
-    pub(crate) inventory: &'a Inventory,
-    pub(crate) record: &'a Record,
-    pub(crate) occupancy: &'a Occupancy<'a>,
-    pub(crate) standing: &'a dyn Fn(usize) -> Standing,
+    pub(crate) holdings: Holdings<'a>,
     /// Who asks for units.
     pub(crate) requester: Option<&'a Owner>,
     pub(crate) processes: &'a dyn Processes,
@@ -29,16 +25,17 @@ pub(crate) struct InUse<'a> {
 impl InUse<'_> {
     /// Pids of processes on the device at that position which are neither the requester's nor any owner's.
     pub(crate) fn by_others(&self, device: usize) -> Vec<u32> {
-        let uses = self.inventory.devices[device].processes.iter().flatten();
+        let uses = self.holdings.inventory.devices[device].processes.iter().flatten();
         let pids = uses.map(|used| used.pid).filter(|pid| self.processes.may_live(*pid));
         pids.filter(|pid| !self.is_an_owners(*pid, device)).collect()
     }
 
     /// A dead owner has no descendants, and its pid can be another process by now.
     fn is_an_owners(&self, pid: u32, device: usize) -> bool {
-        let holders = self.occupancy.of_device(device).iter().flat_map(|place| &place.holders);
-        let living = holders.filter(|holder| (self.standing)(**holder) != Standing::Dead);
-        let owners = living.map(|holder| &self.record.assignments[*holder].owner);
+        let Holdings { record, occupancy, .. } = self.holdings;
+        let holders = occupancy.of_device(device).iter().flat_map(|place| &place.holders);
+        let living = holders.filter(|holder| !self.holdings.is_dead(**holder));
+        let owners = living.map(|holder| &record.assignments[*holder].owner);
         self.requester.into_iter().chain(owners).any(|owner| self.processes.descends(pid, owner))
     }
 }
@@ -46,8 +43,8 @@ impl InUse<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assignment::{Assignment, Doubt};
-    use crate::device::{Device, Identity, Instance, Use};
+    use crate::assignment::{Assignment, Doubt, Record, Standing};
+    use crate::device::{Device, Identity, Instance, Inventory, Use};
     use crate::policy::occupancy;
 
     /// Pids that end with the same digit are a family, and those past 900 have ended.
@@ -94,13 +91,15 @@ mod tests {
             let (inventory, record) = (host(pids), Record { assignments, ..Record::default() });
             let requester = requester.map(Owner::of_pid);
             let in_use = InUse {
-                inventory: &inventory,
-                record: &record,
-                occupancy: &occupancy(&inventory, &record),
-                standing: &|at| match record.assignments[at].owner.pid {
-                    ..100 => Standing::Alive,
-                    100..200 => Standing::Dead,
-                    200.. => Standing::Doubtful(Doubt::ForeignNamespace),
+                holdings: Holdings {
+                    inventory: &inventory,
+                    record: &record,
+                    occupancy: &occupancy(&inventory, &record),
+                    standing: &|at| match record.assignments[at].owner.pid {
+                        ..100 => Standing::Alive,
+                        100..200 => Standing::Dead,
+                        200.. => Standing::Doubtful(Doubt::ForeignNamespace),
+                    },
                 },
                 requester: requester.as_ref(),
                 processes: &Families,

@@ -16,12 +16,11 @@ mod shares;
 mod shortage;
 pub(crate) mod turn;
 
-use crate::assignment::{Record, Standing};
-use crate::device::{Health, Inventory, Unit};
+use crate::device::{Health, Unit};
 use crate::error::Error;
 
 pub(crate) use in_use::{InUse, Processes};
-pub(crate) use occupancy::{Occupancy, Place, State, occupancy};
+pub(crate) use occupancy::{Holdings, Occupancy, Place, State, occupancy};
 pub(crate) use quota::{Claim, check as check_quotas};
 pub(crate) use shortage::{can_ever_be_given, units};
 
@@ -53,14 +52,10 @@ pub(crate) enum Used {
 
 /// What is known of the host.
 pub(crate) struct Situation<'a> {
-    pub(crate) inventory: &'a Inventory,
-    pub(crate) record: &'a Record,
-    pub(crate) occupancy: &'a Occupancy<'a>,
-    /// Of an assignment, by its position in the record; asked of holders alone, and only if they decide.
-    pub(crate) standing: &'a dyn Fn(usize) -> Standing,
+    pub(crate) holdings: Holdings<'a>,
     /// Whether others than its owners and the requester compute on a device, by its position.
     pub(crate) is_in_use: &'a dyn Fn(usize) -> bool,
-    /// Whether descendants of a dead owner live on in its control group; of an assignment, as for `standing`.
+    /// Whether descendants of a dead owner live on in its control group; of an assignment, as for [`Holdings::standing`].
     pub(crate) has_orphans: &'a dyn Fn(usize) -> bool,
 }
 
@@ -88,8 +83,8 @@ impl Class {
 impl Situation<'_> {
     /// Chooses the units of a request, all or none.
     pub(crate) fn grant(&self, request: &Request<'_>) -> Result<Vec<Unit>, Error> {
-        let eligible: Vec<&Place<'_>> = self.occupancy.of_units(request.units).collect();
-        can_ever_be_given(request.amount, eligible.len(), self.occupancy.places.len())?;
+        let eligible: Vec<&Place<'_>> = self.holdings.occupancy.of_units(request.units).collect();
+        can_ever_be_given(request.amount, eligible.len(), self.holdings.occupancy.places.len())?;
         let amount = usize::try_from(request.amount).unwrap_or(usize::MAX);
         let given = if request.units.iter().any(|unit| unit.slot.is_some()) {
             self.shares(&eligible, amount, request)
@@ -125,7 +120,7 @@ impl Situation<'_> {
 
     /// As far as the record and the device are concerned.
     fn may_be_given(&self, state: State, place: &Place<'_>, request: &Request<'_>) -> bool {
-        let is_the_scripts = |holder: &usize| self.record.assignments[*holder].is_the_scripts();
+        let is_the_scripts = |holder: &usize| self.holdings.record.assignments[*holder].is_the_scripts();
         match state {
             State::Free => true,
             State::Stale => request.takes_over || place.holders.iter().all(is_the_scripts),
@@ -135,17 +130,18 @@ impl Situation<'_> {
 
     /// For this request: sick is only what it may not be given for that.
     fn state(&self, place: &Place<'_>, request: &Request<'_>) -> State {
-        let may_be_given = match self.inventory.devices[place.unit.device].health {
+        let inventory = self.holdings.inventory;
+        let may_be_given = match inventory.devices[place.unit.device].health {
             Health::Sound => true,
             // What nothing names cannot be recorded.
-            Health::Sick(_) => request.includes_sick && !self.inventory.identity(&place.unit).is_empty(),
+            Health::Sick(_) => request.includes_sick && !inventory.identity(&place.unit).is_empty(),
             Health::Lost(_) => false,
         };
-        place.state_of(!may_be_given, self.standing)
+        place.state(!may_be_given, self.holdings.standing)
     }
 
     fn is_sick(&self, place: &Place<'_>) -> bool {
-        self.inventory.devices[place.unit.device].health != Health::Sound
+        self.holdings.inventory.devices[place.unit.device].health != Health::Sound
     }
 
     /// Of what may be given, every holder is dead.
@@ -162,8 +158,8 @@ impl Situation<'_> {
 mod tests {
     use super::*;
 
-    use crate::assignment::{Assignment, Doubt, Drained, Grant, Owner, Withheld};
-    use crate::device::{Device, Health, Identity, Instance};
+    use crate::assignment::{Assignment, Doubt, Drained, Grant, Owner, Record, Standing, Withheld};
+    use crate::device::{Device, Health, Identity, Instance, Inventory};
 
     /// A host of devices `GPU-0`, `GPU-1`, ... of which each may be sick.
     fn host(sick: &[bool]) -> Inventory {
@@ -248,10 +244,7 @@ mod tests {
         let standing = |position| standing(record, position);
         let is_in_use = |device| used.contains(&device);
         let situation = Situation {
-            inventory,
-            record,
-            occupancy: &occupancy,
-            standing: &standing,
+            holdings: Holdings { inventory, record, occupancy: &occupancy, standing: &standing },
             is_in_use: &is_in_use,
             has_orphans: &|position| record.assignments[position].cgroup.is_some(),
         };

@@ -72,6 +72,27 @@ impl<'a> Occupancy<'a> {
     }
 }
 
+/// Who holds what of the host, and who of them lives.
+#[derive(Clone, Copy)]
+pub(crate) struct Holdings<'a> {
+    pub(crate) inventory: &'a Inventory,
+    pub(crate) record: &'a Record,
+    pub(crate) occupancy: &'a Occupancy<'a>,
+    /// Of an assignment, by its position in the record; asked of holders alone, and only if they decide.
+    pub(crate) standing: &'a dyn Fn(usize) -> Standing,
+}
+
+impl Holdings<'_> {
+    pub(crate) fn state(&self, place: &Place<'_>) -> State {
+        let health = &self.inventory.devices[place.unit.device].health;
+        place.state(*health != Health::Sound, self.standing)
+    }
+
+    pub(crate) fn is_dead(&self, position: usize) -> bool {
+        (self.standing)(position) == Standing::Dead
+    }
+}
+
 pub(crate) fn occupancy<'a>(inventory: &Inventory, record: &'a Record) -> Occupancy<'a> {
     let names = Names::of(inventory);
     let mut places: Vec<Place<'a>> = inventory.units().map(Place::empty).collect();
@@ -122,13 +143,8 @@ impl Place<'_> {
         Place { unit, holders: Vec::new(), withheld: None, drained: None }
     }
 
-    /// `standing` is asked of the holders alone, and only if they decide.
-    pub(crate) fn state(&self, inventory: &Inventory, standing: &dyn Fn(usize) -> Standing) -> State {
-        self.state_of(inventory.devices[self.unit.device].health != Health::Sound, standing)
-    }
-
     /// Whoever asks decides what is sick.
-    pub(super) fn state_of(&self, is_sick: bool, standing: &dyn Fn(usize) -> Standing) -> State {
+    pub(super) fn state(&self, is_sick: bool, standing: &dyn Fn(usize) -> Standing) -> State {
         let mut standings = self.holders.iter().map(|holder| standing(*holder));
         match () {
             () if self.withheld.is_some() => State::Withheld,

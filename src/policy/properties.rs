@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::assignment::{Assignment, Doubt, Drained, Grant, Owner, Withheld};
-use crate::device::{Device, Identity, Instance, Part};
+use crate::assignment::{Assignment, Doubt, Drained, Grant, Owner, Record, Standing, Withheld};
+use crate::device::{Device, Identity, Instance, Inventory, Part};
 
 /// All that there is, in plain values.
 #[derive(Clone, Debug)]
@@ -248,13 +248,15 @@ impl Scene {
         let record = self.record();
         let (occupancy, units) = (occupancy(inventory, &record), self.units(inventory));
         let situation = Situation {
-            inventory,
-            record: &record,
-            occupancy: &occupancy,
-            standing: &|position| match record.assignments[position].owner.pid {
-                ..10 => Standing::Alive,
-                10..20 => Standing::Dead,
-                20.. => Standing::Doubtful(Doubt::ForeignBoot),
+            holdings: Holdings {
+                inventory,
+                record: &record,
+                occupancy: &occupancy,
+                standing: &|position| match record.assignments[position].owner.pid {
+                    ..10 => Standing::Alive,
+                    10..20 => Standing::Dead,
+                    20.. => Standing::Doubtful(Doubt::ForeignBoot),
+                },
             },
             is_in_use: &|device| self.in_use.contains(&device),
             has_orphans: &|position| record.assignments[position].cgroup.is_some(),

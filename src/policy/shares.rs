@@ -7,7 +7,6 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::{Class, Place, Request, Situation};
-use crate::assignment::Standing;
 use crate::device::{Part, Unit};
 
 /// What is shared, as far as it can be given.
@@ -64,8 +63,8 @@ impl Situation<'_> {
     }
 
     fn held(&self, part: Part) -> usize {
-        let is_dead = |holder: &usize| (self.standing)(*holder) == Standing::Dead;
-        let places = self.occupancy.of_device(part.device).iter();
+        let is_dead = |holder: &usize| self.holdings.is_dead(*holder);
+        let places = self.holdings.occupancy.of_device(part.device).iter();
         let shares = places.filter(|place| place.unit.part() == part);
         shares.filter(|place| !place.holders.iter().all(is_dead)).count()
     }

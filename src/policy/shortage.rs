@@ -67,7 +67,7 @@ impl Situation<'_> {
 
     /// Of its holders, the first of which it cannot be told.
     fn doubt(&self, place: &Place<'_>) -> Option<Doubt> {
-        place.holders.iter().find_map(|holder| match (self.standing)(*holder) {
+        place.holders.iter().find_map(|holder| match (self.holdings.standing)(*holder) {
             Standing::Doubtful(doubt) => Some(doubt),
             Standing::Alive | Standing::Dead => None,
         })

@@ -5,9 +5,9 @@ use std::path::Path;
 use super::{Context, Findings};
 use crate::assignment::{Doubt, Standing};
 use crate::commands::isolation;
+use crate::commands::judged::Judged;
 use crate::coordination::ledger::Snapshot;
 use crate::device::Inventory;
-use crate::host::liveness::Liveness;
 use crate::policy;
 
 const CHECK: &str = "record";
@@ -34,13 +34,10 @@ pub(super) fn look(
 
 fn judge(context: &Context<'_>, snapshot: &Snapshot, inventory: Option<&Inventory>, findings: &mut Findings) {
     let record = &snapshot.record;
-    let liveness = Liveness::new(&context.host, snapshot.facts);
-    let is_here = inventory.map(|inventory| policy::occupancy(inventory, record).is_here);
-    let standing = |position: usize| {
-        let is_here = is_here.as_ref().is_some_and(|is_here| is_here[position]);
-        liveness.standing(&record.assignments[position], is_here)
-    };
-    let standings: Vec<Standing> = (0..record.assignments.len()).map(standing).collect();
+    let occupancy = inventory.map(|inventory| policy::occupancy(inventory, record));
+    let judged = Judged::new(&context.host, record, snapshot.facts, occupancy.as_ref());
+    let standings: Vec<Standing> =
+        (0..record.assignments.len()).map(|position| judged.standing(position)).collect();
     let count = |of: Standing| standings.iter().filter(|standing| **standing == of).count();
     findings.ok(CHECK, format!("{} held by living owners", policy::units(count(Standing::Alive) as u128)));
     for line in &record.assignments {

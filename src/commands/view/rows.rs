@@ -50,11 +50,11 @@ impl View<'_> {
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
         rows[0].extend(shared.shows_resources.then(|| "RESOURCE".to_owned()));
         rows[0].extend(shared.shows_groups.then(|| "CONTROL GROUP".to_owned()));
-        for place in self.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
+        for place in self.holdings.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
             rows.extend(self.rows(place, &shared));
         }
         rows.extend(self.elsewhere().into_iter().map(|position| {
-            let index = self.record.assignments[position].index.to_string();
+            let index = self.holdings.record.assignments[position].index.to_string();
             let cells = Cells { index, state: "not here".to_owned(), ..Cells::default() };
             self.row(cells, Some(position), &shared)
         }));
@@ -63,7 +63,7 @@ impl View<'_> {
 
     /// The queue of `exec --wait`, if there is one, in its order.
     fn waiting(&self) -> String {
-        let mut waiters: Vec<&Waiter> = self.record.waiters.iter().collect();
+        let mut waiters: Vec<&Waiter> = self.holdings.record.waiters.iter().collect();
         if waiters.is_empty() {
             return String::new();
         }
@@ -79,7 +79,7 @@ impl View<'_> {
     /// Where there are quotas, or somebody has a namespace of its own.
     fn quotas(&self) -> String {
         let is_told = self.sums.values().any(|sum| sum.limit.is_some())
-            || self.record.assignments.iter().any(|held| held.namespace.is_some());
+            || self.holdings.record.assignments.iter().any(|held| held.namespace.is_some());
         if !is_told {
             return String::new();
         }
@@ -92,10 +92,10 @@ impl View<'_> {
     }
 
     fn shared(&self) -> Shared {
-        let devices = self.inventory.devices.iter().enumerate();
+        let devices = self.holdings.inventory.devices.iter().enumerate();
         let in_use = devices.map(|(at, device)| in_use(&self.others(at, device).unwrap_or_default()));
         let mut shares: HashMap<Part, (usize, usize)> = HashMap::new();
-        for place in self.occupancy.places.iter().filter(|place| place.unit.slot.is_some()) {
+        for place in self.holdings.occupancy.places.iter().filter(|place| place.unit.slot.is_some()) {
             let (held, all) = shares.entry(place.unit.part()).or_default();
             *held += usize::from(self.is_held(place));
             *all += 1;
@@ -104,14 +104,14 @@ impl View<'_> {
             // Where somebody has said what the units are called.
             shows_resources: self.resources.is_configured,
             // Most hosts have none.
-            shows_groups: self.record.assignments.iter().any(|held| held.cgroup.is_some()),
+            shows_groups: self.holdings.record.assignments.iter().any(|held| held.cgroup.is_some()),
             in_use: in_use.collect(),
             shares,
         }
     }
 
     fn is_held(&self, place: &Place<'_>) -> bool {
-        place.state(self.inventory, self.standing) == State::Held
+        self.holdings.state(place) == State::Held
     }
 
     /// One for each owner, or one for a unit without any.
@@ -126,7 +126,7 @@ impl View<'_> {
 
     fn cells(&self, place: &Place<'_>, shared: &Shared) -> Cells {
         let unit = &place.unit;
-        let device = &self.inventory.devices[unit.device];
+        let device = &self.holdings.inventory.devices[unit.device];
         let instance = unit.instance.zip(device.instances.as_ref()).map(|(at, instances)| &instances[at]);
         let index = match unit.slot {
             Some(slot) => format!("{}#{slot}", device.index),
@@ -152,7 +152,7 @@ impl View<'_> {
     }
 
     fn state(&self, place: &Place<'_>, shared: &Shared) -> String {
-        let name = place.state(self.inventory, self.standing).name();
+        let name = self.holdings.state(place).name();
         let state = self.reason(place).map_or_else(|| name.to_owned(), |reason| format!("{name}: {reason}"));
         // Beside each share that is held.
         let shares = shared.shares.get(&place.unit.part()).filter(|_| self.is_held(place));
@@ -163,8 +163,8 @@ impl View<'_> {
     /// What is said of a unit, and who holds it.
     fn row(&self, cells: Cells, holder: Option<usize>, shared: &Shared) -> Vec<String> {
         let Cells { index, model, memory, state, resource } = cells;
-        let assignment = holder.map(|position| &self.record.assignments[position]);
-        let is_alive = holder.is_some_and(|position| (self.standing)(position) == Standing::Alive);
+        let assignment = holder.map(|position| &self.holdings.record.assignments[position]);
+        let is_alive = holder.is_some_and(|position| (self.holdings.standing)(position) == Standing::Alive);
         let command = assignment.filter(|_| is_alive).and_then(|held| json::command(self.host, &held.owner));
         let since = assignment.and_then(|held| held.since).and_then(date);
         let group = assignment.and_then(|held| group(self.host, held)).unwrap_or_default();

@@ -9,7 +9,7 @@ use crate::coordination::plan::{Change, plan};
 use crate::coordination::text::Text;
 use crate::coordination::{format, settle};
 use crate::device::Unit;
-use crate::policy::{self, Request, Situation, Used};
+use crate::policy::{self, Holdings, Request, Situation, Used};
 
 impl World {
     fn standing(&self, assignment: &Assignment) -> Standing {
@@ -96,10 +96,12 @@ impl World {
         let units: Vec<Unit> = self.inventory.units().collect();
         let occupancy = policy::occupancy(&self.inventory, record);
         let situation = Situation {
-            inventory: &self.inventory,
-            record,
-            occupancy: &occupancy,
-            standing: &|position| self.standing(&record.assignments[position]),
+            holdings: Holdings {
+                inventory: &self.inventory,
+                record,
+                occupancy: &occupancy,
+                standing: &|position| self.standing(&record.assignments[position]),
+            },
             is_in_use: &|_| false,
             has_orphans: &|_| false,
         };
@@ -142,9 +144,7 @@ impl World {
         let is_its = |position: &usize| text.record.assignments[*position].owner.pid == pid;
         let released: Vec<usize> = (0..text.record.assignments.len()).filter(is_its).collect();
         let mut change = self.settled(text, false);
-        change.stale.retain(|position| !released.contains(position));
-        change.settled.retain(|(position, _)| !released.contains(position));
-        change.released = released;
+        change.release(released);
         if change.released.is_empty() {
             return;
         }
