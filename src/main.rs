@@ -24,7 +24,7 @@ mod visible;
 
 use std::ffi::c_int;
 
-use cli::{Request, Stdout, Task};
+use cli::{Call, Stdout, Task};
 use error::Error;
 use exit::Exit;
 use host::deadline::Deadline;
@@ -35,21 +35,21 @@ use notes::Notes;
 extern "C" fn main() -> c_int {
     let stdout = Stdout::new(start::prepare());
     let mut notes = Notes::default();
-    let exit = match cli::request(&mut notes) {
-        Ok(request) => {
-            let outcome = run(&request, &stdout, &mut notes);
-            cli::report(&outcome, &notes, request.is_verbose, request.deadline)
+    let exit = match cli::call(&mut notes) {
+        Ok(call) => {
+            let outcome = run(&call, &stdout, &mut notes);
+            cli::report(&outcome, &notes, call.is_verbose, call.deadline)
         }
         Err(error) => cli::report(&Err(error), &notes, false, Deadline::after(cli::DEFAULT_DEADLINE)),
     };
     exit as c_int
 }
 
-fn run(request: &Request, stdout: &Stdout, notes: &mut Notes) -> Result<Exit, Error> {
-    match &request.task {
-        Task::Print(text) => stdout.write(text, request.deadline).map(|()| Exit::Success),
+fn run(call: &Call, stdout: &Stdout, notes: &mut Notes) -> Result<Exit, Error> {
+    match &call.task {
+        Task::Print(text) => stdout.write(text, call.deadline).map(|()| Exit::Success),
         Task::Run(command, config) => {
-            commands::run(command, config.as_deref(), &request.surroundings, stdout, request.deadline, notes)
+            commands::run(command, config.as_deref(), &call.surroundings, stdout, call.deadline, notes)
         }
     }
 }

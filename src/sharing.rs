@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::{Config, Devices, MigStrategy, SharedResource, Way};
+use crate::config::{Config, MigStrategy, SharedDevices, SharedResource, Way};
 use crate::device::{Instance, Inventory, Part, Unit};
 
 /// What the units of a host are called.
@@ -77,9 +77,11 @@ impl Resources {
         let of_name: Vec<Part> =
             self.names.iter().filter(|(_, name)| **name == shared.name).map(|(part, _)| *part).collect();
         match &shared.devices {
-            Devices::All => Ok(of_name),
-            Devices::Count(count) => Ok(of_name.into_iter().take(*count as usize).collect()),
-            Devices::List(list) => list.iter().map(|text| named(inventory, &of_name, text, shared)).collect(),
+            SharedDevices::All => Ok(of_name),
+            SharedDevices::Count(count) => Ok(of_name.into_iter().take(*count as usize).collect()),
+            SharedDevices::List(list) => {
+                list.iter().map(|text| named(inventory, &of_name, text, shared)).collect()
+            }
         }
     }
 

@@ -74,7 +74,7 @@ pub(crate) fn xml(bytes: &[u8]) {
     let text = format!("<?xml version=\"1.0\" ?>\n<nvidia_smi_log>{text}</nvidia_smi_log>");
     assert_eq!(details::parse(&text), Ok(read.clone()), "{text}");
     for details in &read {
-        let listed = |place: &details::Place| listing::Listed {
+        let listed = |place: &details::MigDevice| listing::Listed {
             number: place.number,
             uuid: format!("MIG-{}", place.number),
             profile: "1g".to_owned(),
@@ -90,8 +90,8 @@ fn gpu(details: &details::Details) -> String {
     let optional = |tag: &str, value: Option<String>| {
         value.map(|value| format!("<{tag}>{value}</{tag}>")).unwrap_or_default()
     };
-    let place = |place: &details::Place| {
-        let details::Place { number, gpu_instance, compute_instance, memory_mib } = place;
+    let place = |place: &details::MigDevice| {
+        let details::MigDevice { number, gpu_instance, compute_instance, memory_mib } = place;
         let memory = optional("total", memory_mib.map(|mib| format!("{mib} MiB")));
         format!(
             "<mig_device><index>{number}</index><gpu_instance_id>{gpu_instance}</gpu_instance_id>\

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::assignment::Owner;
-use crate::cgroup::denylist::Rules;
+use crate::cgroup::denylist::DeviceRules;
 use crate::cgroup::members::Moved;
 use crate::cgroup::{Group, PATIENCE, proof, rights};
 use crate::error::Error;
@@ -16,7 +16,7 @@ pub(crate) struct Confined {
     group: Group,
     moved: Moved,
     /// What was in force before; `None`: there was no group.
-    before: Option<Rules>,
+    before: Option<DeviceRules>,
     deadline: Deadline,
 }
 
@@ -28,8 +28,8 @@ impl Confined {
         host: &Host,
         owner: &Owner,
         group: Group,
-        rules: &Rules,
-        before: Option<Rules>,
+        rules: &DeviceRules,
+        before: Option<DeviceRules>,
         nodes: &[PathBuf],
         deadline: Deadline,
     ) -> Result<Confined, Error> {
@@ -50,7 +50,7 @@ impl Confined {
         &mut self,
         host: &Host,
         owner: &Owner,
-        rules: &Rules,
+        rules: &DeviceRules,
         nodes: &[PathBuf],
     ) -> Result<(), Error> {
         match self.before {

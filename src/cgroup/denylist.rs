@@ -70,7 +70,7 @@ impl Denylist {
 
 /// What a group is to deny and to allow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rules {
+pub(crate) struct DeviceRules {
     pub(crate) denied: Denylist,
     /// What has to open: none of it is denied.
     pub(crate) granted: BTreeSet<NodeNumber>,
@@ -89,17 +89,17 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     /// For whoever is given `granted`; or why they cannot be told.
-    pub(crate) fn rules(&self, inventory: &Inventory, granted: &[Unit]) -> Result<Rules, String> {
+    pub(crate) fn rules(&self, inventory: &Inventory, granted: &[Unit]) -> Result<DeviceRules, String> {
         let denied = self.denied_to(inventory, granted)?;
         let capabilities = self.capabilities_of(&numbered(inventory, granted)?);
-        Ok(Rules { denied, granted: self.given(granted).into_iter().chain(capabilities).collect() })
+        Ok(DeviceRules { denied, granted: self.given(granted).into_iter().chain(capabilities).collect() })
     }
 
     /// For whoever is given nothing, as far as nodes are known.
-    pub(crate) fn rules_of_orphans(&self, inventory: &Inventory) -> Rules {
+    pub(crate) fn rules_of_orphans(&self, inventory: &Inventory) -> DeviceRules {
         let capabilities = self.capabilities_denied_to(inventory, &[]).unwrap_or_default();
         let denied = Denylist::of(self.of_gpus().into_iter().chain(capabilities));
-        Rules { denied, granted: BTreeSet::new() }
+        DeviceRules { denied, granted: BTreeSet::new() }
     }
 
     fn denied_to(&self, inventory: &Inventory, granted: &[Unit]) -> Result<Denylist, String> {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use crate::cgroup::membership::{Place, Version};
+use crate::cgroup::membership::{Location, Version};
 use crate::cgroup::namesake::is_name;
 use crate::error::Error;
 use crate::host::Host;
@@ -47,7 +47,7 @@ impl Moved {
         &mut self,
         host: &Host,
         owner: u32,
-        group: &Place,
+        group: &Location,
         deadline: Deadline,
     ) -> Result<(), Error> {
         let processes = group.directory.join(PROCESSES);
@@ -85,28 +85,28 @@ impl Moved {
     }
 
     /// Empties `group`: everyone goes back to where it was, and whoever was born meanwhile to `parent`.
-    pub(super) fn put_back(&self, group: &Place, parent: &Path, deadline: Deadline) -> Result<(), Error> {
+    pub(super) fn put_back(&self, group: &Location, parent: &Path, deadline: Deadline) -> Result<(), Error> {
         empty(group, deadline, |pid| self.from.get(&pid).map_or(parent, PathBuf::as_path))
     }
 }
 
 /// The group that `pid` is to be taken from. One that is confined on its own account is left there.
-fn is_elsewhere(host: &Host, pid: u32, group: &Place) -> Result<Option<PathBuf>, Error> {
-    let place = match Place::of(host, pid, Some(group.version)) {
-        Ok(place) => place,
+fn is_elsewhere(host: &Host, pid: u32, group: &Location) -> Result<Option<PathBuf>, Error> {
+    let location = match Location::of(host, pid, Some(group.version)) {
+        Ok(location) => location,
         Err(Error::Owner(_)) => return Ok(None), // it has exited
         Err(error) => return Err(error),
     };
-    let path = Path::new(&place.path);
+    let path = Path::new(&location.path);
     let above = group.parent().map(|parent| parent.path).unwrap_or_default();
     let below = path.strip_prefix(&above).unwrap_or(path);
     let is_confined = below.components().any(|part| part.as_os_str().to_str().is_some_and(is_name));
-    Ok(Some(place.directory).filter(|_| !is_confined))
+    Ok(Some(location.directory).filter(|_| !is_confined))
 }
 
 /// Moves every process of `group` to where `to` says.
 pub(super) fn empty<'a>(
-    group: &Place,
+    group: &Location,
     deadline: Deadline,
     to: impl Fn(u32) -> &'a Path,
 ) -> Result<(), Error> {
@@ -130,7 +130,7 @@ pub(super) fn empty<'a>(
 
 /// The processes of a group and of the groups that were made below it; none if there is no such group. One whose
 /// first thread has ended is listed by its threads alone, with version 2, and each of them stands for it.
-pub(super) fn members(group: &Place) -> Result<Vec<u32>, Error> {
+pub(super) fn members(group: &Location) -> Result<Vec<u32>, Error> {
     let mut members = own_members(group)?;
     for child in children(group) {
         members.extend(self::members(&child)?);
@@ -138,7 +138,7 @@ pub(super) fn members(group: &Place) -> Result<Vec<u32>, Error> {
     Ok(members)
 }
 
-fn own_members(group: &Place) -> Result<Vec<u32>, Error> {
+fn own_members(group: &Location) -> Result<Vec<u32>, Error> {
     let processes = listed(&group.directory.join(PROCESSES))?;
     if !processes.is_empty() || group.version == Version::V1 {
         return Ok(processes);
@@ -147,7 +147,7 @@ fn own_members(group: &Place) -> Result<Vec<u32>, Error> {
 }
 
 /// The groups right below a group.
-pub(super) fn children(group: &Place) -> Vec<Place> {
+pub(super) fn children(group: &Location) -> Vec<Location> {
     let entries = fs::read_dir(&group.directory).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     directories.filter_map(|entry| Some(group.child(entry.file_name().to_str()?))).collect()

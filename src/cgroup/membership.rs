@@ -44,7 +44,7 @@ impl FromStr for Version {
 
 /// A control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) version: Version,
     /// From the root of the hierarchy, as `/proc/PID/cgroup` has it: `/system.slice/flink.service`.
     pub(crate) path: String,
@@ -88,14 +88,14 @@ fn plain(path: &Path) -> PathBuf {
 /// What follows the path of a group that was removed while zombies were in it.
 const REMOVED: &str = " (deleted)";
 
-impl Place {
+impl Location {
     /// The group of a process: in the hierarchy that is `wanted`, else in the first that can be reached.
-    pub(crate) fn of(host: &Host, pid: u32, wanted: Option<Version>) -> Result<Place, Error> {
+    pub(crate) fn of(host: &Host, pid: u32, wanted: Option<Version>) -> Result<Location, Error> {
         let cgroup = host.cgroup(pid)?;
         let versions = wanted.map_or(vec![Version::V1, Version::V2], |version| vec![version]);
         let mut problems = Vec::new();
         for version in versions {
-            match Place::in_hierarchy(host, &cgroup, version) {
+            match Location::in_hierarchy(host, &cgroup, version) {
                 Ok(place) => return Ok(place),
                 Err(problem) => problems.push(format!("cgroup {version}: {problem}")),
             }
@@ -104,7 +104,7 @@ impl Place {
     }
 
     /// The group that is called `path`; whether there is one is not asked.
-    pub(crate) fn at(host: &Host, version: Version, path: &str) -> Result<Place, String> {
+    pub(crate) fn at(host: &Host, version: Version, path: &str) -> Result<Location, String> {
         if path.ends_with(REMOVED) {
             return Err(format!("its group {path} was removed"));
         }
@@ -118,40 +118,40 @@ impl Place {
         let mut reached = directories(mounts, version, Path::new(path)).into_iter();
         let directory = reached.find(|directory| is_shown_by(host, directory, version));
         let directory = directory.ok_or("it is not mounted here")?;
-        Ok(Place { version, path: path.to_owned(), directory })
+        Ok(Location { version, path: path.to_owned(), directory })
     }
 
-    fn in_hierarchy(host: &Host, cgroup: &str, version: Version) -> Result<Place, String> {
+    fn in_hierarchy(host: &Host, cgroup: &str, version: Version) -> Result<Location, String> {
         let path = parse(cgroup, version).ok_or("the kernel has no such hierarchy of devices")?;
-        Place::at(host, version, path)
+        Location::at(host, version, path)
     }
 
-    pub(super) fn child(&self, name: &str) -> Place {
+    pub(super) fn child(&self, name: &str) -> Location {
         let path = format!("{}/{name}", self.path.trim_end_matches('/'));
-        Place { version: self.version, path, directory: self.directory.join(name) }
+        Location { version: self.version, path, directory: self.directory.join(name) }
     }
 
-    pub(super) fn parent(&self) -> Option<Place> {
+    pub(super) fn parent(&self) -> Option<Location> {
         let path = Path::new(&self.path).parent()?.to_str()?.to_owned();
         let directory = self.directory.parent()?.to_owned();
-        Some(Place { version: self.version, path, directory })
+        Some(Location { version: self.version, path, directory })
     }
 }
 
 /// Every group of both hierarchies that is to be reached here, but the topmost.
-pub(super) fn groups(host: &Host) -> Vec<Place> {
+pub(super) fn groups(host: &Host) -> Vec<Location> {
     let mut found = Vec::new();
     for version in [Version::V1, Version::V2] {
         let mounts = host.mounts().into_iter().flat_map(|mounts| &mounts.list);
         let tops = mounts.filter(|mount| is_of(mount, version)).filter_map(|mount| {
             let path = mount.root.to_str()?.to_owned();
-            Some(Place { version, path, directory: mount.point.clone() })
+            Some(Location { version, path, directory: mount.point.clone() })
         });
-        let mut open: Vec<Place> = tops.filter(|top| is_shown_by(host, &top.directory, version)).collect();
+        let mut open: Vec<Location> = tops.filter(|top| is_shown_by(host, &top.directory, version)).collect();
         while let Some(place) = open.pop() {
             let entries = fs::read_dir(&place.directory).into_iter().flatten().flatten();
             let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            let below: Vec<Place> =
+            let below: Vec<Location> =
                 below.filter_map(|entry| Some(place.child(entry.file_name().to_str()?))).collect();
             open.extend(below.iter().cloned());
             found.extend(below);
@@ -229,13 +229,13 @@ mod tests {
             ("relative",       "its group relative lies outside the control group namespace of gpu-coord"),
             ("/x (deleted)",   "its group /x (deleted) was removed"),
         ] {
-            assert_eq!(Place::at(&host, Version::V2, path), Err(problem.to_owned()));
+            assert_eq!(Location::at(&host, Version::V2, path), Err(problem.to_owned()));
         }
     }
 
     #[test]
     fn a_group_has_a_parent_and_children() {
-        let root = Place { version: Version::V2, path: "/".to_owned(), directory: PathBuf::from("/cg") };
+        let root = Location { version: Version::V2, path: "/".to_owned(), directory: PathBuf::from("/cg") };
         let child = root.child("gpu-coord-1-2");
         assert_eq!(
             (child.path.as_str(), child.directory.as_path()),

@@ -32,8 +32,8 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
 use crate::host::node::NodeNumber;
-use denylist::{Denylist, Rules};
-use membership::{Place, Version};
+use denylist::{Denylist, DeviceRules};
+use membership::{Location, Version};
 use namesake::Namesake;
 
 pub(crate) use confined::Confined;
@@ -63,7 +63,7 @@ pub(crate) fn try_out(host: &Host, owner: &Owner, version: Version, deadline: De
     const NODE: NodeNumber = NodeNumber { major: 195, minor: 253 };
     let group = Group::of(host, owner, Some(version))?;
     rights::check(host, version)?;
-    let rules = Rules { denied: Denylist::of([NODE]), ..Rules::default() };
+    let rules = DeviceRules { denied: Denylist::of([NODE]), ..DeviceRules::default() };
     group.make()?;
     let proven = group.set(&rules).and_then(|()| proof::prove(host, &group.place, &rules, &[], deadline));
     let removed = group.remove();
@@ -73,14 +73,14 @@ pub(crate) fn try_out(host: &Host, owner: &Owner, version: Version, deadline: De
 /// The control group of an owner; whether it is there is not said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
-    place: Place,
-    parent: Place,
+    place: Location,
+    parent: Location,
 }
 
 impl Group {
     /// The one that `owner` is in, or else the one to be made for it below the one that it is in.
     pub(crate) fn of(host: &Host, owner: &Owner, wanted: Option<Version>) -> Result<Group, Error> {
-        let place = Place::of(host, owner.pid, wanted)?;
+        let place = Location::of(host, owner.pid, wanted)?;
         let unnamed =
             || Error::Isolation(format!("pid {} cannot be told from a later process of its pid", owner.pid));
         let name = Namesake::of(owner).ok_or_else(unnamed)?.to_string();
@@ -102,7 +102,7 @@ impl Group {
         let version = version.parse().map_err(|()| strange("neither v1 nor v2"))?;
         let namesake = Namesake::parse(path.rsplit('/').next().unwrap_or_default());
         let namesake = namesake.ok_or_else(|| strange("not called as gpu-coord calls groups"))?;
-        let place = Place::at(host, version, path).map_err(|problem| strange(&problem))?;
+        let place = Location::at(host, version, path).map_err(|problem| strange(&problem))?;
         let parent = place.parent().ok_or_else(|| strange("it is the root"))?;
         let own = Namesake::of(owner);
         let is_its = own == Some(namesake)
@@ -122,7 +122,7 @@ impl Group {
 
     /// Every group that is called after a process which has ended.
     pub(crate) fn left(host: &Host) -> Vec<Group> {
-        let left = |place: Place| {
+        let left = |place: Location| {
             let namesake = Namesake::parse(place.path.rsplit('/').next()?)?;
             let parent = place.parent().filter(|_| namesake.has_ended(host))?;
             Some(Group { place, parent })
@@ -147,7 +147,7 @@ impl Group {
 
     /// Whether a process is certainly neither in it nor in a group below it.
     pub(crate) fn lacks(&self, host: &Host, pid: u32) -> bool {
-        let place = Place::of(host, pid, Some(self.place.version));
+        let place = Location::of(host, pid, Some(self.place.version));
         place.is_ok_and(|place| !Path::new(&place.path).starts_with(&self.place.path))
     }
 
@@ -185,7 +185,7 @@ impl Group {
     }
 
     /// The rules of a group that has none.
-    fn set(&self, rules: &Rules) -> Result<(), Error> {
+    fn set(&self, rules: &DeviceRules) -> Result<(), Error> {
         match self.place.version {
             Version::V1 => v1::set(&self.place.directory, &rules.denied, &rules.granted),
             Version::V2 => v2::deny(&self.place.directory, &rules.denied),
@@ -194,7 +194,7 @@ impl Group {
 
     /// Other rules for a group that has some: what was denied stays so, unless it is granted, since the inventory
     /// at hand may be of other devices. Version 1 adds of itself.
-    pub(crate) fn change(&self, rules: &Rules) -> Result<(), Error> {
+    pub(crate) fn change(&self, rules: &DeviceRules) -> Result<(), Error> {
         if self.place.version == Version::V1 {
             return self.set(rules);
         }
@@ -211,7 +211,7 @@ impl Group {
 }
 
 /// Since `since` it is waited for what has ended just now, and is still counted.
-fn remove(place: &Place, since: Instant) -> Result<(), Error> {
+fn remove(place: &Location, since: Instant) -> Result<(), Error> {
     members::children(place).iter().try_for_each(|child| remove(child, since))?;
     loop {
         match fs::remove_dir(&place.directory) {

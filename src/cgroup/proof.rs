@@ -23,9 +23,9 @@ use nix::sys::stat::makedev;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, pipe2};
 
-use crate::cgroup::denylist::{Denylist, Rules};
+use crate::cgroup::denylist::{Denylist, DeviceRules};
 use crate::cgroup::members::{self, PROCESSES};
-use crate::cgroup::membership::Place;
+use crate::cgroup::membership::Location;
 use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
@@ -51,8 +51,8 @@ struct Temporary {
 /// Fails unless the group denies and allows what the rules say. `nodes`: where nodes of GPUs may be found.
 pub(super) fn prove(
     host: &Host,
-    group: &Place,
-    rules: &Rules,
+    group: &Location,
+    rules: &DeviceRules,
     nodes: &[PathBuf],
     deadline: Deadline,
 ) -> Result<(), Error> {
@@ -67,7 +67,7 @@ pub(super) fn prove(
     questions.iter().zip(answers).try_for_each(|(question, answer)| question.judge(answer, group))
 }
 
-fn questions(rules: &Rules, nodes: &[PathBuf]) -> Vec<Question> {
+fn questions(rules: &DeviceRules, nodes: &[PathBuf]) -> Vec<Question> {
     let question = |path: &PathBuf| {
         let number = number_at(path)?;
         let is_denied = rules.denied.denies(number);
@@ -90,7 +90,7 @@ fn node_in(directory: &CStr) -> PathBuf {
 
 impl Question {
     /// `answer` is the error number, or 0.
-    fn judge(&self, answer: i32, group: &Place) -> Result<(), Error> {
+    fn judge(&self, answer: i32, group: &Location) -> Result<(), Error> {
         let is_refused = answer == libc::EPERM;
         if is_refused == self.is_denied {
             return Ok(());
@@ -108,7 +108,7 @@ impl Question {
 /// One answer for each question.
 fn ask(
     host: &Host,
-    group: &Place,
+    group: &Location,
     questions: &[Question],
     temporary: Option<&Temporary>,
     deadline: Deadline,

@@ -36,25 +36,25 @@ impl Allowed {
 
 /// What a group allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Policy {
+enum Allowance {
     AllBut,
     NoneBut(Vec<Allowed>),
 }
 
-/// Rules to be written, one a write, in this order.
+/// Edits to be written, one a write, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Rules {
+struct Edits {
     allow: Vec<String>,
     deny: Vec<String>,
     /// Again, after what covered them was denied.
     allow_again: Vec<String>,
 }
 
-fn parse(list: &str) -> Policy {
+fn parse(list: &str) -> Allowance {
     if list.lines().any(|line| line.starts_with('a')) {
-        return Policy::AllBut;
+        return Allowance::AllBut;
     }
-    Policy::NoneBut(list.lines().filter_map(parse_line).collect())
+    Allowance::NoneBut(list.lines().filter_map(parse_line).collect())
 }
 
 /// `c 195:* rwm`
@@ -66,10 +66,10 @@ fn parse_line(line: &str) -> Option<Allowed> {
 }
 
 /// `granted` is allowed again, which matters to a group that denied it before.
-fn rules(policy: &Policy, denied: &Denylist, granted: &BTreeSet<NodeNumber>) -> Result<Rules, String> {
+fn rules(policy: &Allowance, denied: &Denylist, granted: &BTreeSet<NodeNumber>) -> Result<Edits, String> {
     let rule = |number: NodeNumber| format!("c {number} rwm");
-    let mut rules = Rules { deny: denied.numbers().map(rule).collect(), ..Rules::default() };
-    let Policy::NoneBut(allowed) = policy else {
+    let mut rules = Edits { deny: denied.numbers().map(rule).collect(), ..Edits::default() };
+    let Allowance::NoneBut(allowed) = policy else {
         rules.allow = granted.iter().copied().map(rule).collect();
         return Ok(rules);
     };
@@ -142,7 +142,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn of(list: &str) -> Result<Rules, String> {
+    fn of(list: &str) -> Result<Edits, String> {
         let denied = Denylist::of(["195:1", "195:2", "226:1"].map(number));
         rules(&parse(list), &denied, &BTreeSet::from([number("195:0"), number("195:3000")]))
     }

@@ -22,13 +22,13 @@ const LISTS: [(&str, &str); 3] = [
 const PARTS: [&str; 3] = ["limits", "requests", "claims"];
 
 /// An amount as it is written.
-struct Asked {
+struct Written {
     text: String,
     line: usize,
 }
 
 /// What one container asks for of one resource.
-struct Request {
+struct Demand {
     resource: String,
     amount: u128,
     line: usize,
@@ -74,7 +74,7 @@ impl Container<'_> {
         self.findings.push(Finding::new(line, format!("{}: {}", self.who, text.as_ref())));
     }
 
-    fn check(&mut self, container: Node<'_, '_>) -> Result<Vec<Request>, Problem> {
+    fn check(&mut self, container: Node<'_, '_>) -> Result<Vec<Demand>, Problem> {
         let entries = container.merged().unwrap_or_default();
         let Some(resources) = get(&entries, "resources").filter(|node| !node.is_null()) else {
             return Ok(Vec::new());
@@ -105,7 +105,7 @@ impl Container<'_> {
     }
 
     /// The limit decides; at least one of both is there.
-    fn resource(&mut self, name: &str, limit: Option<&Asked>, request: Option<&Asked>) -> Option<Request> {
+    fn resource(&mut self, name: &str, limit: Option<&Written>, request: Option<&Written>) -> Option<Demand> {
         let asked = limit.or(request)?;
         let mistake = names::mistake(name, &self.rules.known());
         let is_meant = mistake.is_none();
@@ -127,10 +127,10 @@ impl Container<'_> {
         }
         let amount = amount.filter(|_| is_meant)?;
         self.findings.extend(self.rules.over(asked.line, &self.who, name, amount));
-        Some(Request { resource: name.to_owned(), amount, line: asked.line, stays: self.stays })
+        Some(Demand { resource: name.to_owned(), amount, line: asked.line, stays: self.stays })
     }
 
-    fn equal(&mut self, name: &str, limit: &Asked, request: &Asked) {
+    fn equal(&mut self, name: &str, limit: &Written, request: &Written) {
         if limit.text == request.text {
             return;
         }
@@ -147,8 +147,8 @@ impl Container<'_> {
         }
     }
 
-    fn amount(&mut self, name: &str, asked: &Asked) -> Option<u128> {
-        let Asked { text, line } = asked;
+    fn amount(&mut self, name: &str, asked: &Written) -> Option<u128> {
+        let Written { text, line } = asked;
         match quantity::whole(text) {
             Ok(amount) => return Some(amount),
             Err(Mistake::NotWhole) => {
@@ -161,24 +161,24 @@ impl Container<'_> {
 }
 
 /// `part` is `limits` or `requests`.
-fn amounts(part: Option<Node<'_, '_>>, what: &str) -> Result<BTreeMap<String, Asked>, Problem> {
+fn amounts(part: Option<Node<'_, '_>>, what: &str) -> Result<BTreeMap<String, Written>, Problem> {
     let Some(part) = part.filter(|part| !part.is_null()) else { return Ok(BTreeMap::new()) };
     let entries =
         part.merged().ok_or_else(|| part.problem(format!("{what} takes resources with amounts")))?;
     let amount = |(name, key, value): Entry<'_, '_>| {
         let text = value.string(&name)?;
-        Ok((name, Asked { text, line: key.line() }))
+        Ok((name, Written { text, line: key.line() }))
     };
     entries.into_iter().map(amount).collect()
 }
 
 /// What the whole pod needs at one time and this host does not have.
-fn too_many(requests: &[Request], within: &str, rules: &Rules<'_>) -> Vec<Finding> {
+fn too_many(requests: &[Demand], within: &str, rules: &Rules<'_>) -> Vec<Finding> {
     let Some(host) = &rules.host else { return Vec::new() };
     let mut needs: BTreeMap<&str, (u128, u128, usize)> = BTreeMap::new();
     let known = rules.known();
     let is_ours = |name: &str| names::is_device(name) || known.contains(&name);
-    for Request { resource, amount, line, stays } in requests.iter().filter(|it| is_ours(&it.resource)) {
+    for Demand { resource, amount, line, stays } in requests.iter().filter(|it| is_ours(&it.resource)) {
         let (staying, at_start, _) = needs.entry(resource).or_insert((0, 0, *line));
         if *stays {
             *staying = staying.saturating_add(*amount);

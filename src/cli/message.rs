@@ -9,22 +9,22 @@ use crate::nearest::nearest;
 
 /// Where the words came from that clap refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum Medium {
     CommandLine,
     Environment,
     File,
 }
 
 /// `command` is the one that was chosen, or the whole program's before one was.
-pub(super) fn explain(error: &clap::Error, command: &Command, origin: Origin) -> Error {
-    let refusal = Refusal { error, command, origin };
+pub(super) fn explain(error: &clap::Error, command: &Command, medium: Medium) -> Error {
+    let refusal = Refusal { error, command, medium };
     Error::Usage(refusal.message())
 }
 
 struct Refusal<'a> {
     error: &'a clap::Error,
     command: &'a Command,
-    origin: Origin,
+    medium: Medium,
 }
 
 impl Refusal<'_> {
@@ -96,11 +96,11 @@ impl Refusal<'_> {
     /// clap prints an argument with the name of its value: `--print <WHAT>`, `<AMOUNT>`, `<COMMAND>...`.
     fn spell(&self, argument: &str) -> String {
         let name = argument.split([' ', '=', '[']).next().unwrap_or_default();
-        match self.origin {
+        match self.medium {
             _ if !name.starts_with('-') => name.trim_end_matches("...").trim_matches(['<', '>']).to_owned(),
-            Origin::CommandLine => name.to_owned(),
-            Origin::Environment => variables::name_of(name),
-            Origin::File => format!("`{}`", name.trim_start_matches('-')),
+            Medium::CommandLine => name.to_owned(),
+            Medium::Environment => variables::name_of(name),
+            Medium::File => format!("`{}`", name.trim_start_matches('-')),
         }
     }
 

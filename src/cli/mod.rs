@@ -44,7 +44,7 @@ pub(crate) const DEFAULT_DEADLINE: Duration = Duration::from_secs(8);
 
 /// What this process was started to do.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct Call {
     pub(crate) task: Task,
     pub(crate) surroundings: Surroundings,
     pub(crate) deadline: Deadline,
@@ -52,7 +52,7 @@ pub(crate) struct Request {
 }
 
 /// Reads the command line, the environment and the configuration. The deadline counts from before them.
-pub(crate) fn request(notes: &mut Notes) -> Result<Request, Error> {
+pub(crate) fn call(notes: &mut Notes) -> Result<Call, Error> {
     let start = Instant::now();
     let environment = environment::Environment::read();
     let task = parse::parse(std::env::args_os().skip(1).collect(), &environment, notes)?;
@@ -61,5 +61,5 @@ pub(crate) fn request(notes: &mut Notes) -> Result<Request, Error> {
         Task::Print(_) => (DEFAULT_DEADLINE, false),
     };
     let deadline = Deadline::since(start, limit);
-    Ok(Request { task, surroundings: environment.surroundings, deadline, is_verbose })
+    Ok(Call { task, surroundings: environment.surroundings, deadline, is_verbose })
 }

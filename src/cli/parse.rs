@@ -11,7 +11,7 @@ use super::arguments;
 use super::configuration::{self, Configuration};
 use super::environment::Environment;
 use super::late::Late;
-use super::message::{Origin, explain};
+use super::message::{Medium, explain};
 use super::options::{
     Allocate, Cli, Command, Common, DEFAULT_COORDINATION_FILE, Discover, Drain, Exec, FileOptions, Release,
     SourceOptions, Undrain,
@@ -103,9 +103,9 @@ fn with_variables(
     let words = [first, &set, rest].concat();
     // The words of the command line have passed, so what is refused now is the environment's, and, once that has
     // passed, the file's.
-    let origin = if defaults.is_empty() { Origin::Environment } else { Origin::File };
+    let medium = if defaults.is_empty() { Medium::Environment } else { Medium::File };
     let parsed = parser.try_get_matches_from_mut(&words);
-    parsed.map_err(|error| explain(&error, chosen(parser, &words), origin))
+    parsed.map_err(|error| explain(&error, chosen(parser, &words), medium))
 }
 
 /// The command that the words name, or all that the parser reads.
@@ -148,7 +148,7 @@ fn check_log(paths: &Paths<'_>) -> Result<(), Error> {
 fn text_or_error(error: &clap::Error, command: &clap::Command) -> Result<Task, Error> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Task::Print(error.to_string())),
-        _ => Err(explain(error, command, Origin::CommandLine)),
+        _ => Err(explain(error, command, Medium::CommandLine)),
     }
 }
 

@@ -105,7 +105,7 @@ fn first(request: &Request<'_>, options: &Allocation, notes: &mut Notes) -> Resu
         kin: request.kin,
         remains: &Remains::of(&context.host, &record, &standing),
     };
-    let wanted = policy::Request {
+    let wanted = policy::Wanted {
         amount: asked.amount,
         takes_over: false,
         includes_sick: asked.include_unhealthy,

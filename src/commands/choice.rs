@@ -10,7 +10,7 @@ use crate::device::{Health, Part, Unit};
 use crate::error::Error;
 use crate::host::Host;
 use crate::notes::Notes;
-use crate::policy::{Holdings, Request, Situation};
+use crate::policy::{Holdings, Situation, Wanted};
 
 /// What is known, and who asks.
 pub(super) struct Choice<'a> {
@@ -26,7 +26,7 @@ impl Choice<'_> {
     pub(super) fn make(
         &self,
         host: &Host,
-        request: &Request<'_>,
+        request: &Wanted<'_>,
         notes: &mut Notes,
     ) -> Result<Vec<Unit>, Error> {
         let known: RefCell<HashMap<usize, Vec<u32>>> = RefCell::default();

@@ -15,11 +15,11 @@ const MIB: u64 = 1 << 20;
 
 /// The families of metrics, one after the other.
 #[derive(Debug, Default)]
-struct Text {
+struct Exposition {
     text: String,
 }
 
-impl Text {
+impl Exposition {
     /// Begins a family of gauges.
     fn family(&mut self, name: &str, help: &str) {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} gauge");
@@ -39,7 +39,7 @@ fn escaped(value: &str) -> String {
 
 impl View<'_> {
     pub(super) fn as_metrics(&self, is_consistent: bool) -> String {
-        let mut text = Text::default();
+        let mut text = Exposition::default();
         self.devices(&mut text);
         self.units(&mut text);
         self.limits(&mut text);
@@ -48,9 +48,9 @@ impl View<'_> {
         text.text + "# EOF\n"
     }
 
-    fn devices(&self, text: &mut Text) {
+    fn devices(&self, text: &mut Exposition) {
         let shown = eligible::shown(self.holdings.inventory, self.selection);
-        let each = |text: &mut Text, name: &str, value: &dyn Fn(&Device) -> Option<u64>| {
+        let each = |text: &mut Exposition, name: &str, value: &dyn Fn(&Device) -> Option<u64>| {
             for (_, device) in &shown {
                 if let Some(value) = value(device) {
                     text.sample(name, &[("index", &device.index.to_string()), ("id", &id(device))], value);
@@ -77,7 +77,7 @@ impl View<'_> {
     }
 
     /// By resource and state: a series for each unit would be of no use.
-    fn units(&self, text: &mut Text) {
+    fn units(&self, text: &mut Exposition) {
         let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         for place in self.holdings.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
             let resource = self.resources.name(&place.unit).unwrap_or_default();
@@ -90,8 +90,8 @@ impl View<'_> {
         }
     }
 
-    fn limits(&self, text: &mut Text) {
-        let each = |text: &mut Text, name: &str, value: &dyn Fn(&Sum) -> Option<u64>| {
+    fn limits(&self, text: &mut Exposition) {
+        let each = |text: &mut Exposition, name: &str, value: &dyn Fn(&Sum) -> Option<u64>| {
             for ((namespace, resource), sum) in &self.sums {
                 if let Some(value) = value(sum) {
                     text.sample(name, &[("namespace", namespace), ("resource", resource)], value);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_label_is_one_line() {
-        let mut text = Text::default();
+        let mut text = Exposition::default();
         text.sample("x", &[("model", "a\"b\\c\nd\u{1b}")], 7);
         assert_eq!(text.text, "x{model=\"a\\\"b\\\\c?d?\"} 7\n");
     }

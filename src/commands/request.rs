@@ -130,8 +130,8 @@ impl Request<'_> {
         choice.make(host, &self.asked(isolates), notes)
     }
 
-    fn asked(&self, isolates: bool) -> policy::Request<'_> {
-        policy::Request {
+    fn asked(&self, isolates: bool) -> policy::Wanted<'_> {
+        policy::Wanted {
             amount: self.options.amount,
             takes_over: self.takes_over,
             includes_sick: self.options.include_unhealthy,

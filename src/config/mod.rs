@@ -19,7 +19,7 @@ use crate::nearest::nearest;
 use yaml::{Keys, Node, Problem, documents};
 
 pub(crate) use own::{Preset, Quota, Whose};
-pub(crate) use sharing::{Devices, SharedResource, Sharing, Way};
+pub(crate) use sharing::{SharedDevices, SharedResource, Sharing, Way};
 
 /// What of MIG instances is offered, and under which name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

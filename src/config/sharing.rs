@@ -28,12 +28,12 @@ pub(crate) struct SharedResource {
     pub(crate) replicas: u32,
     /// What its shares are called, if not as the resource is.
     pub(crate) rename: Option<String>,
-    pub(crate) devices: Devices,
+    pub(crate) devices: SharedDevices,
 }
 
 /// Which devices of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Devices {
+pub(crate) enum SharedDevices {
     All,
     /// The first so many.
     Count(u32),
@@ -88,7 +88,7 @@ fn resource(node: Node<'_, '_>, renames: bool) -> Result<SharedResource, Problem
         .ok_or_else(|| count.problem(format!("replicas takes a number from 2 to {MOST_REPLICAS}")))?;
     let rename = keys.take("rename").map(|node| named("rename", node)).transpose()?;
     let rename = rename.or_else(|| renames.then(|| format!("{name}.shared")));
-    let devices = keys.take("devices").map_or(Ok(Devices::All), devices)?;
+    let devices = keys.take("devices").map_or(Ok(SharedDevices::All), devices)?;
     end(keys)?;
     Ok(SharedResource { name, replicas, rename, devices })
 }
@@ -97,15 +97,19 @@ fn named(key: &str, node: Node<'_, '_>) -> Result<String, Problem> {
     resource_name(&node.string(key)?, node)
 }
 
-fn devices(node: Node<'_, '_>) -> Result<Devices, Problem> {
+fn devices(node: Node<'_, '_>) -> Result<SharedDevices, Problem> {
     let problem = || node.problem("devices takes `all`, a number of devices, or a list of indexes and UUIDs");
     if let Some(items) = node.sequence() {
         let names =
             items.into_iter().map(|item| item.text().ok_or_else(problem)).collect::<Result<_, _>>()?;
-        return Ok(Devices::List(names));
+        return Ok(SharedDevices::List(names));
     }
     if let Some(count) = node.integer() {
-        return u32::try_from(count).ok().filter(|count| *count > 0).map(Devices::Count).ok_or_else(problem);
+        return u32::try_from(count)
+            .ok()
+            .filter(|count| *count > 0)
+            .map(SharedDevices::Count)
+            .ok_or_else(problem);
     }
-    if node.text().as_deref() == Some("all") { Ok(Devices::All) } else { Err(problem()) }
+    if node.text().as_deref() == Some("all") { Ok(SharedDevices::All) } else { Err(problem()) }
 }

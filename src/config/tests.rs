@@ -39,7 +39,7 @@ fn a_configuration_of_the_plugin_is_one_of_ours() {
     let list = ["0", "GPU-1", "0:1"].map(str::to_owned).to_vec();
     assert_eq!(
         (&sharing.resources[0].devices, &sharing.resources[1].devices),
-        (&Devices::List(list), &Devices::Count(3))
+        (&SharedDevices::List(list), &SharedDevices::Count(3))
     );
     assert_eq!(config.ignored, ["flags.failOnInitError", "flags.plugin", "imex"]);
     let user = Whose::User("flink".to_owned());

@@ -31,7 +31,7 @@ pub(super) fn read(
         return ask(&vendor.probes(), true).map_err(|silent| probe::refusal(&silent));
     }
     let nvidia = ask(&Vendor::Nvidia.probes(), false);
-    let of_amd = if Standing::of(&nvidia).is_there() { vec![Probe::Sysfs] } else { Vendor::Amd.probes() };
+    let of_amd = if DriverState::of(&nvidia).is_there() { vec![Probe::Sysfs] } else { Vendor::Amd.probes() };
     let amd = ask(&of_amd, true);
     choose(nvidia, amd, notes)
 }
@@ -54,7 +54,7 @@ pub(super) fn one(
 
 /// How it stands with a vendor's driver on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum DriverState {
     Works,
     Fails,
     /// It is at work and has no device.
@@ -62,33 +62,33 @@ enum Standing {
     Absent,
 }
 
-impl Standing {
-    fn of(asked: &Asked) -> Standing {
-        let Err(silent) = asked else { return Standing::Works };
+impl DriverState {
+    fn of(asked: &Asked) -> DriverState {
+        let Err(silent) = asked else { return DriverState::Works };
         let any = |is_it: fn(&Silence) -> bool| silent.iter().any(|(_, why)| is_it(why));
         if any(|why| matches!(why, Silence::Late { .. } | Silence::Broken { .. })) {
-            Standing::Fails
+            DriverState::Fails
         } else if any(|why| matches!(why, Silence::Nothing { .. })) {
-            Standing::Empty
+            DriverState::Empty
         } else {
-            Standing::Absent
+            DriverState::Absent
         }
     }
 
     /// Whether it has devices, or could have.
     fn is_there(self) -> bool {
         match self {
-            Standing::Works | Standing::Fails => true,
-            Standing::Empty | Standing::Absent => false,
+            DriverState::Works | DriverState::Fails => true,
+            DriverState::Empty | DriverState::Absent => false,
         }
     }
 }
 
 fn choose(nvidia: Asked, amd: Asked, notes: &mut Notes) -> Result<Inventory, Error> {
-    match (Standing::of(&nvidia), Standing::of(&amd), nvidia, amd) {
+    match (DriverState::of(&nvidia), DriverState::of(&amd), nvidia, amd) {
         (_, of_amd, Ok(inventory), _) if !of_amd.is_there() => Ok(inventory),
         (of_nvidia, _, nvidia, Ok(inventory)) if !of_nvidia.is_there() => {
-            if let (Standing::Empty, Err(silent)) = (of_nvidia, nvidia) {
+            if let (DriverState::Empty, Err(silent)) = (of_nvidia, nvidia) {
                 let reasons = probe::reasons(silent.iter());
                 notes.warn(format!("AMD's GPUs are taken, since NVIDIA's driver has none: {reasons}"));
             }

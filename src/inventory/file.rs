@@ -69,12 +69,12 @@ fn malformed(path: &Path, err: &serde_json::Error) -> Error {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with the list `devices`")]
 struct List {
-    devices: Vec<Entry>,
+    devices: Vec<Item>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object that describes a device")]
-struct Entry {
+struct Item {
     #[serde(deserialize_with = "id")]
     id: String,
     index: Option<u32>,
@@ -89,7 +89,7 @@ struct Entry {
     unhealthy: Option<String>,
 }
 
-impl Entry {
+impl Item {
     fn device(self, position: u32, host: &Host) -> Device {
         let below_dev = |node: &PathBuf| node.strip_prefix("/dev").ok().map(|relative| host.dev(relative));
         let identity = Identity { uuid: None, pci: self.pci, id: Some(self.id) };

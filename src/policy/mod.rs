@@ -26,7 +26,7 @@ pub(crate) use shortage::{can_ever_be_given, units};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request<'a> {
+pub(crate) struct Wanted<'a> {
     pub(crate) amount: u128,
     /// Whether the units of dead owners may be given. Those that the script recorded always may: it never
     /// gives anything back.
@@ -82,7 +82,7 @@ impl Class {
 
 impl Situation<'_> {
     /// Chooses the units of a request, all or none.
-    pub(crate) fn grant(&self, request: &Request<'_>) -> Result<Vec<Unit>, Error> {
+    pub(crate) fn grant(&self, request: &Wanted<'_>) -> Result<Vec<Unit>, Error> {
         let eligible: Vec<&Place<'_>> = self.holdings.occupancy.of_units(request.units).collect();
         can_ever_be_given(request.amount, eligible.len(), self.holdings.occupancy.places.len())?;
         let amount = usize::try_from(request.amount).unwrap_or(usize::MAX);
@@ -102,13 +102,13 @@ impl Situation<'_> {
         &self,
         eligible: &[&'r Place<'r>],
         class: Class,
-        request: &Request<'_>,
+        request: &Wanted<'_>,
     ) -> impl Iterator<Item = &'r Place<'r>> {
         eligible.iter().copied().filter(move |place| self.is_of(place, class, request))
     }
 
     /// Whether the unit may be given, and is of that class. What costs least is asked first.
-    fn is_of(&self, place: &Place<'_>, class: Class, request: &Request<'_>) -> bool {
+    fn is_of(&self, place: &Place<'_>, class: Class, request: &Wanted<'_>) -> bool {
         place.holders.is_empty() != class.is_stale
             && self.is_sick(place) == class.is_sick
             && self.may_be_given(self.state(place, request), place, request)
@@ -119,7 +119,7 @@ impl Situation<'_> {
     }
 
     /// As far as the record and the device are concerned.
-    fn may_be_given(&self, state: State, place: &Place<'_>, request: &Request<'_>) -> bool {
+    fn may_be_given(&self, state: State, place: &Place<'_>, request: &Wanted<'_>) -> bool {
         let is_the_scripts = |holder: &usize| self.holdings.record.assignments[*holder].is_the_scripts();
         match state {
             State::Free => true,
@@ -129,7 +129,7 @@ impl Situation<'_> {
     }
 
     /// For this request: sick is only what it may not be given for that.
-    fn state(&self, place: &Place<'_>, request: &Request<'_>) -> State {
+    fn state(&self, place: &Place<'_>, request: &Wanted<'_>) -> State {
         let inventory = self.holdings.inventory;
         let may_be_given = match inventory.devices[place.unit.device].health {
             Health::Sound => true,
@@ -149,7 +149,7 @@ impl Situation<'_> {
         place.holders.iter().any(|holder| (self.has_orphans)(*holder))
     }
 
-    fn is_in_use(&self, place: &Place<'_>, request: &Request<'_>) -> bool {
+    fn is_in_use(&self, place: &Place<'_>, request: &Wanted<'_>) -> bool {
         request.in_use != Used::GiveAsAny && (self.is_in_use)(place.unit.device)
     }
 }
@@ -221,7 +221,7 @@ mod tests {
             inventory,
             record,
             &[],
-            &Request {
+            &Wanted {
                 amount,
                 takes_over,
                 includes_sick: false,
@@ -238,7 +238,7 @@ mod tests {
         inventory: &Inventory,
         record: &Record,
         used: &[usize],
-        request: &Request<'_>,
+        request: &Wanted<'_>,
     ) -> Result<Vec<u32>, String> {
         let occupancy = occupancy(inventory, record);
         let standing = |position| standing(record, position);
@@ -274,7 +274,7 @@ mod tests {
             let record = Record { assignments: held.map(|pid| super::tests::held(0, pid)).into_iter().collect(), ..Record::default() };
             let inventory = host(&sick);
             let units: Vec<Unit> = inventory.units().collect();
-            let request = Request { amount, takes_over: true, includes_sick, in_use, isolates: false, packs: false, units: &units };
+            let request = Wanted { amount, takes_over: true, includes_sick, in_use, isolates: false, packs: false, units: &units };
             let found = grant(&inventory, &record, used, &request);
             assert_eq!(found.as_ref().ok(), given.as_ref(), "{case}: {found:?}");
         }
@@ -289,7 +289,7 @@ mod tests {
         let units: Vec<Unit> = inventory.units().collect();
         let ask = |amount, used: &[usize], isolates| {
             let in_use = Used::GiveLast;
-            let request = Request {
+            let request = Wanted {
                 amount,
                 takes_over: true,
                 includes_sick: false,
@@ -326,7 +326,7 @@ mod tests {
             ("a share that is no more",  vec![share(1, 7, 1)],                     7, false, None),
         ] {
             let record = Record { assignments, ..Record::default() };
-            let request = Request { amount, takes_over: true, includes_sick: false, in_use: Used::GiveLast, isolates: false, packs, units: &units };
+            let request = Wanted { amount, takes_over: true, includes_sick: false, in_use: Used::GiveLast, isolates: false, packs, units: &units };
             let found = grant(&inventory, &record, &[], &request);
             assert_eq!(found.as_ref().ok(), given.as_ref(), "{case}: {found:?}");
         }
@@ -338,7 +338,7 @@ mod tests {
         inventory.devices[0].health = Health::Lost("off the bus".to_owned());
         inventory.devices[1].identity = Identity::default();
         let units: Vec<Unit> = inventory.units().collect();
-        let request = Request {
+        let request = Wanted {
             amount: 1,
             takes_over: true,
             includes_sick: true,
@@ -348,7 +348,7 @@ mod tests {
             units: &units,
         };
         assert_eq!(grant(&inventory, &Record::default(), &[], &request), Ok(vec![2]));
-        let refused = grant(&inventory, &Record::default(), &[], &Request { amount: 2, ..request });
+        let refused = grant(&inventory, &Record::default(), &[], &Wanted { amount: 2, ..request });
         let says = "2 units asked for, 1 of 3 can be given: 2 sick (`gpu-coord devices` says why)";
         assert_eq!(refused, Err(says.to_owned()));
     }
@@ -359,7 +359,7 @@ mod tests {
         let all: Vec<Unit> = inventory.units().collect();
         let units = [all[3], all[1]];
         let ask = |amount, used: &[usize], in_use| {
-            let request = Request {
+            let request = Wanted {
                 amount,
                 takes_over: true,
                 includes_sick: false,

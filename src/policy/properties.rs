@@ -263,15 +263,7 @@ impl Scene {
         };
         let Asked { amount, takes_over, includes_sick, in_use, isolates, packs, .. } = self.asked;
         let amount = amount as u128;
-        situation.grant(&Request {
-            amount,
-            takes_over,
-            includes_sick,
-            in_use,
-            isolates,
-            packs,
-            units: &units,
-        })
+        situation.grant(&Wanted { amount, takes_over, includes_sick, in_use, isolates, packs, units: &units })
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Class, Place, Request, Situation};
+use super::{Class, Place, Situation, Wanted};
 use crate::device::{Part, Unit};
 
 /// What is shared, as far as it can be given.
@@ -29,7 +29,7 @@ impl Shared {
 impl Situation<'_> {
     /// As many as there are, up to `amount`. What is sick, in use by others or open to orphans comes after all that
     /// is not, whoever shares it.
-    pub(super) fn shares(&self, eligible: &[&Place<'_>], amount: usize, request: &Request<'_>) -> Vec<Unit> {
+    pub(super) fn shares(&self, eligible: &[&Place<'_>], amount: usize, request: &Wanted<'_>) -> Vec<Unit> {
         let mut given: Vec<Unit> = Vec::new();
         for class in Class::in_order().filter(|class| !class.is_stale) {
             let stale = Class { is_stale: true, ..class };

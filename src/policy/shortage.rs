@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Place, Request, Situation, State, Used};
+use super::{Place, Situation, State, Used, Wanted};
 use crate::assignment::{Doubt, Standing};
 use crate::error::Error;
 
@@ -24,7 +24,7 @@ pub(crate) fn can_ever_be_given(amount: u128, of: usize, all: usize) -> Result<(
 }
 
 impl Situation<'_> {
-    pub(super) fn shortage(&self, eligible: &[&Place<'_>], given: usize, request: &Request<'_>) -> Error {
+    pub(super) fn shortage(&self, eligible: &[&Place<'_>], given: usize, request: &Wanted<'_>) -> Error {
         let mut counts: Vec<(State, Option<Doubt>, usize)> = Vec::new();
         let (mut in_use, mut orphaned) = (0, 0);
         for place in eligible {
@@ -75,7 +75,7 @@ impl Situation<'_> {
 }
 
 /// Why the units in a state are not given, and what to do.
-fn reason(state: State, count: usize, request: &Request<'_>) -> Option<String> {
+fn reason(state: State, count: usize, request: &Wanted<'_>) -> Option<String> {
     let why = match state {
         State::Free => return None,
         State::Stale if request.takes_over => return None,

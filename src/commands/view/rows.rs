@@ -24,7 +24,7 @@ const STATES: Paint = Paint {
 };
 
 /// What all rows are made with, found once: there can be a hundred thousand.
-struct Shared {
+struct TableFacts {
     shows_resources: bool,
     shows_groups: bool,
     /// Of each device who computes on it, in words.
@@ -91,7 +91,7 @@ impl View<'_> {
         "\n".to_owned() + &table(&rows, self.terminal, None)
     }
 
-    fn shared(&self) -> Shared {
+    fn shared(&self) -> TableFacts {
         let devices = self.holdings.inventory.devices.iter().enumerate();
         let in_use = devices.map(|(at, device)| in_use(&self.others(at, device).unwrap_or_default()));
         let mut shares: HashMap<Part, (usize, usize)> = HashMap::new();
@@ -100,7 +100,7 @@ impl View<'_> {
             *held += usize::from(self.is_held(place));
             *all += 1;
         }
-        Shared {
+        TableFacts {
             // Where somebody has said what the units are called.
             shows_resources: self.resources.is_configured,
             // Most hosts have none.
@@ -115,7 +115,7 @@ impl View<'_> {
     }
 
     /// One for each owner, or one for a unit without any.
-    fn rows(&self, place: &Place<'_>, shared: &Shared) -> Vec<Vec<String>> {
+    fn rows(&self, place: &Place<'_>, shared: &TableFacts) -> Vec<Vec<String>> {
         let cells = self.cells(place, shared);
         let holders = self.holders(place);
         if holders.is_empty() {
@@ -124,7 +124,7 @@ impl View<'_> {
         holders.into_iter().map(|holder| self.row(cells.clone(), Some(holder), shared)).collect()
     }
 
-    fn cells(&self, place: &Place<'_>, shared: &Shared) -> Cells {
+    fn cells(&self, place: &Place<'_>, shared: &TableFacts) -> Cells {
         let unit = &place.unit;
         let device = &self.holdings.inventory.devices[unit.device];
         let instance = unit.instance.zip(device.instances.as_ref()).map(|(at, instances)| &instances[at]);
@@ -151,7 +151,7 @@ impl View<'_> {
         }
     }
 
-    fn state(&self, place: &Place<'_>, shared: &Shared) -> String {
+    fn state(&self, place: &Place<'_>, shared: &TableFacts) -> String {
         let name = self.holdings.state(place).name();
         let state = self.reason(place).map_or_else(|| name.to_owned(), |reason| format!("{name}: {reason}"));
         // Beside each share that is held.
@@ -161,7 +161,7 @@ impl View<'_> {
     }
 
     /// What is said of a unit, and who holds it.
-    fn row(&self, cells: Cells, holder: Option<usize>, shared: &Shared) -> Vec<String> {
+    fn row(&self, cells: Cells, holder: Option<usize>, shared: &TableFacts) -> Vec<String> {
         let Cells { index, model, memory, state, resource } = cells;
         let assignment = holder.map(|position| &self.holdings.record.assignments[position]);
         let is_alive = holder.is_some_and(|position| (self.holdings.standing)(position) == Standing::Alive);

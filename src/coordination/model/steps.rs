@@ -9,7 +9,7 @@ use crate::coordination::plan::{Change, plan};
 use crate::coordination::text::Text;
 use crate::coordination::{format, settle};
 use crate::device::Unit;
-use crate::policy::{self, Holdings, Request, Situation, Used};
+use crate::policy::{self, Holdings, Situation, Used, Wanted};
 
 impl World {
     fn standing(&self, assignment: &Assignment) -> Standing {
@@ -105,7 +105,7 @@ impl World {
             is_in_use: &|_| false,
             has_orphans: &|_| false,
         };
-        let request = Request {
+        let request = Wanted {
             amount: amount as u128,
             takes_over,
             includes_sick: false,

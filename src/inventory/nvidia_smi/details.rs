@@ -17,12 +17,12 @@ const END: &str = "</nvidia_smi_log>";
 pub(super) struct Details {
     pub(super) identity: Identity,
     pub(super) minor: Option<u32>,
-    pub(super) instances: Vec<Place>,
+    pub(super) instances: Vec<MigDevice>,
 }
 
 /// A MIG instance, by its number on its GPU; it has no UUID here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct MigDevice {
     pub(super) number: u32,
     pub(super) gpu_instance: u32,
     pub(super) compute_instance: u32,
@@ -50,9 +50,9 @@ fn details(gpu: Node<'_, '_>) -> Details {
     }
 }
 
-fn place(instance: Node<'_, '_>) -> Option<Place> {
+fn place(instance: Node<'_, '_>) -> Option<MigDevice> {
     let memory = child(instance, "fb_memory_usage").and_then(|memory| text(memory, "total"));
-    Some(Place {
+    Some(MigDevice {
         number: number(instance, "index")?,
         gpu_instance: number(instance, "gpu_instance_id")?,
         compute_instance: number(instance, "compute_instance_id")?,
@@ -95,8 +95,8 @@ mod tests {
         gpus.remove(0)
     }
 
-    fn place(number: u32, gpu_instance: u32, compute_instance: u32, memory_mib: Option<u64>) -> Place {
-        Place { number, gpu_instance, compute_instance, memory_mib }
+    fn place(number: u32, gpu_instance: u32, compute_instance: u32, memory_mib: Option<u64>) -> MigDevice {
+        MigDevice { number, gpu_instance, compute_instance, memory_mib }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use crate::device::{Identity, Instance, Relation};
 use crate::inventory::answer::Found;
 use crate::inventory::health;
-use crate::inventory::nvidia_smi::details::{self, Details, Place};
+use crate::inventory::nvidia_smi::details::{self, Details, MigDevice};
 use crate::inventory::nvidia_smi::listing::{self, Listed};
 use crate::inventory::nvidia_smi::{TOOL, Tool, status};
 
@@ -67,7 +67,7 @@ impl Told {
 }
 
 /// The instances of one card, in the order of their numbers.
-fn join(listed: &[Listed], places: &[Place]) -> Result<Vec<Instance>, String> {
+fn join(listed: &[Listed], places: &[MigDevice]) -> Result<Vec<Instance>, String> {
     let (mut listed, mut places) = (listed.to_vec(), places.to_vec());
     listed.sort_by_key(|instance| instance.number);
     places.sort_by_key(|place| place.number);
@@ -79,8 +79,8 @@ fn join(listed: &[Listed], places: &[Place]) -> Result<Vec<Instance>, String> {
     listed.into_iter().zip(places).map(|(listed, place)| instance(listed, place)).collect()
 }
 
-fn instance(listed: Listed, place: Place) -> Result<Instance, String> {
-    let Place { number, gpu_instance, compute_instance, memory_mib } = place;
+fn instance(listed: Listed, place: MigDevice) -> Result<Instance, String> {
+    let MigDevice { number, gpu_instance, compute_instance, memory_mib } = place;
     if listed.place().is_some_and(|of_uuid| of_uuid != (gpu_instance, compute_instance)) {
         return Err(format!("`-L` and `-q -x` have number {number} in different places"));
     }
@@ -102,8 +102,8 @@ mod tests {
         Listed { number, uuid: uuid.to_owned(), profile: "1g.5gb".to_owned() }
     }
 
-    fn place(number: u32, gpu_instance: u32) -> Place {
-        Place { number, gpu_instance, compute_instance: 0, memory_mib: Some(4864) }
+    fn place(number: u32, gpu_instance: u32) -> MigDevice {
+        MigDevice { number, gpu_instance, compute_instance: 0, memory_mib: Some(4864) }
     }
 
     #[test]
