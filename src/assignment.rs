@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::device::Identity;
+use crate::device::{Identity, numbered};
 
 /// A process that holds units. What is not known is `None`, and counts against granting.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -97,12 +97,10 @@ impl Assignment {
         }
     }
 
-    /// The unit for people: `0`, the share `0#1`, the instance `0 (MIG-...)`.
+    /// The unit in short: `0`, the share `0#1`, and with its name only what has no index of its own, `0 (MIG-...)`.
     pub(crate) fn unit(&self) -> String {
-        let slot = self.slot.map(|slot| format!("#{slot}")).unwrap_or_default();
-        let instance = self.identity.uuid.as_ref().filter(|uuid| uuid.starts_with("MIG-"));
-        let instance = instance.map(|uuid| format!(" ({uuid})")).unwrap_or_default();
-        format!("{}{slot}{instance}", self.index)
+        let is_instance = self.identity.uuid.as_ref().is_some_and(|uuid| uuid.starts_with("MIG-"));
+        if is_instance { self.identity.label(self.index, self.slot) } else { numbered(self.index, self.slot) }
     }
 
     /// The unit and its owner: `index 0#1 of pid 4711`.

@@ -84,6 +84,18 @@ impl Identity {
         self.uuid.is_none() && self.pci.is_none() && self.id.is_none()
     }
 
+    /// One name for people: an inventory file's, else the UUID, else the address.
+    pub(crate) fn name(&self) -> Option<String> {
+        let pci = || self.pci.map(|pci| pci.to_string());
+        self.id.clone().or_else(|| self.uuid.clone()).or_else(pci)
+    }
+
+    /// A unit for people, by index and name: `0 (GPU-5...)`, the share `0#1 (GPU-5...)`.
+    pub(crate) fn label(&self, index: u32, slot: Option<u32>) -> String {
+        let number = numbered(index, slot);
+        self.name().map_or_else(|| number.clone(), |name| format!("{number} ({name})"))
+    }
+
     pub(crate) fn relation(&self, other: &Identity) -> Relation {
         let kinds = [
             compare(self.uuid.as_ref(), other.uuid.as_ref()),
@@ -98,6 +110,11 @@ impl Identity {
             Relation::Unknown
         }
     }
+}
+
+/// The device `0`, or the share `0#1`.
+pub(crate) fn numbered(index: u32, slot: Option<u32>) -> String {
+    slot.map_or_else(|| index.to_string(), |slot| format!("{index}#{slot}"))
 }
 
 fn compare<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> Option<bool> {

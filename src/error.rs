@@ -18,6 +18,9 @@ pub(crate) enum Error {
     /// The units exist and are taken, or there are fewer than asked for.
     #[error("{0}")]
     NotEnough(String),
+    /// A signal is pending that ends this process. Never said: it is obeyed first.
+    #[error("a signal has ended the wait")]
+    Interrupted,
     /// The whole run is bounded; `what` names what was waited for.
     #[error("the deadline of {} s passed while waiting for {what}", seconds(*limit))]
     Deadline { limit: Duration, what: String },
@@ -88,7 +91,7 @@ impl Error {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Error::Usage(_) => Exit::Usage,
-            Error::NotEnough(_) => Exit::NotEnough,
+            Error::NotEnough(_) | Error::Interrupted => Exit::NotEnough,
             Error::Deadline { .. } => Exit::Deadline,
             Error::Isolation(_) | Error::HalfIsolated(_) => Exit::Isolation,
             Error::Refused(_) => Exit::Refused,

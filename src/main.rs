@@ -16,6 +16,7 @@ mod host;
 mod inventory;
 mod nearest;
 mod notes;
+mod plain;
 mod policy;
 mod selection;
 mod sharing;

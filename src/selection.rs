@@ -11,6 +11,7 @@
 use std::str::FromStr;
 
 use crate::device::{Device, Inventory, Part, PciAddress, Unit};
+use crate::plain;
 
 /// How many names a message can bear.
 const MOST_NAMES: usize = 8;
@@ -92,7 +93,7 @@ impl List {
 }
 
 fn named(inventory: &Inventory, entry: &str) -> Result<Vec<Part>, String> {
-    let shown = entry.escape_debug();
+    let shown = plain::escaped(entry);
     if let Some(index) = number(entry) {
         return or_nothing(with_index(inventory, index, index), inventory, entry);
     }
@@ -108,7 +109,7 @@ fn named(inventory: &Inventory, entry: &str) -> Result<Vec<Part>, String> {
     }
     let begins: Vec<(Part, &str)> = inventory.uuids().filter(|(_, uuid)| begins(uuid, entry)).collect();
     if begins.len() > 1 {
-        let uuids = abridged(begins.iter().map(|(_, uuid)| (*uuid).to_owned()));
+        let uuids = abridged(&begins, |(_, uuid)| (*uuid).to_owned());
         return Err(format!("`{shown}` is the beginning of several UUIDs: {uuids}"));
     }
     or_nothing(begins.into_iter().map(|(part, _)| part).collect(), inventory, entry)
@@ -148,27 +149,14 @@ fn or_nothing(parts: Vec<Part>, inventory: &Inventory, entry: &str) -> Result<Ve
     if !parts.is_empty() {
         return Ok(parts);
     }
-    let devices = abridged(inventory.devices.iter().map(label));
-    Err(format!("`{}` names no device; there are {devices}", entry.escape_debug()))
+    let devices =
+        abridged(&inventory.devices, |device| plain::escaped(&device.identity.label(device.index, None)));
+    Err(format!("`{}` names no device; there are {devices}", plain::escaped(entry)))
 }
 
-/// The index, and a name if there is one.
-fn label(device: &Device) -> String {
-    let identity = &device.identity;
-    let pci = || identity.pci.map(|pci| pci.to_string());
-    let name = identity.id.clone().or_else(|| identity.uuid.clone()).or_else(pci);
-    name.map_or_else(
-        || device.index.to_string(),
-        |name| format!("{} ({})", device.index, name.escape_debug()),
-    )
-}
-
-fn abridged(names: impl Iterator<Item = String>) -> String {
-    let mut names: Vec<String> = names.collect();
-    let more = names.len().saturating_sub(MOST_NAMES);
-    names.truncate(MOST_NAMES);
-    let text = names.join(", ");
-    if more == 0 { text } else { format!("{text} and {more} more (`gpu-coord devices` shows them)") }
+fn abridged<T>(all: &[T], name: impl Fn(&T) -> String) -> String {
+    let hint = if all.len() > MOST_NAMES { " (`gpu-coord devices` shows them)" } else { "" };
+    plain::few(all, MOST_NAMES, name) + hint
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::yaml::{Node, Problem, documents};
 use crate::config::{Config, Sharing};
+use crate::plain;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,19 +133,12 @@ fn yaml(text: &str, rules: &Rules<'_>) -> Result<Vec<Finding>, Problem> {
 /// As they are printed.
 pub(crate) fn lines(file: &Path, findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
-        let over = finding.over.as_ref().map(|(name, count)| format!("OVER={name}={count}\n"));
+        let over = finding.over.as_ref().map(|(name, count)| format!("OVER={name}={count}"));
         let place = format!("{}:{}: {}", file.display(), finding.line, finding.text);
         // A name in a manifest, and that of the file, can hold a line end and what a terminal obeys.
-        over.map(|line| printable(&line[..line.len() - 1]) + "\n").unwrap_or_default()
-            + &printable(&place)
-            + "\n"
+        over.into_iter().chain([place]).map(|line| plain::escaped(&line) + "\n").collect::<String>()
     };
     findings.iter().map(line).collect()
-}
-
-fn printable(text: &str) -> String {
-    let escaped = |it: char| if it.is_control() { it.escape_default().to_string() } else { it.to_string() };
-    text.chars().map(escaped).collect()
 }
 
 #[cfg(test)]

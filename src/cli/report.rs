@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::host::deadline::Deadline;
 use crate::notes::Notes;
+use crate::plain;
 
 /// Bytes of what is said beside an error.
 const NOTES_LIMIT: usize = 12 * 1024;
@@ -77,7 +78,7 @@ fn line(message: &str) -> String {
             line += "...";
             break;
         }
-        if character.is_control() {
+        if plain::is_unsafe(character) {
             line.extend(character.escape_default());
         } else {
             line.push(character);

@@ -79,7 +79,7 @@ pub(super) fn find_owner(
 ) -> Result<Owner, Error> {
     let found = owner::find(&context.host, form, options.owner.owner, &context.surroundings.service, notes)?;
     match found {
-        Found::Owner(owner) => Ok(owner),
+        Found::Owner(owner) => Ok(context.requester.get_or_init(|| owner).clone()),
         Found::Gone(_) | Found::Invocation(_) => {
             Err(Error::Owner("no process holds what is given".to_owned()))
         }

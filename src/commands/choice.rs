@@ -89,13 +89,15 @@ impl Choice<'_> {
     }
 
     fn in_use(&self, host: &Host, device: usize, pids: &[u32]) -> Option<String> {
-        let first = pids.first()?;
-        let command = host.command_line(*first).map(|line| format!(" ({line})")).unwrap_or_default();
-        let more = pids.len() - 1;
-        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let verb = match pids {
+            [] => return None,
+            [_] => "does",
+            _ => "do",
+        };
         Some(format!(
-            "device {} is given although it is in use by pid {first}{command}{more}, which does not hold it",
-            self.holdings.inventory.devices[device].index
+            "device {} is given although it is in use by pid {}, which {verb} not hold it",
+            self.holdings.inventory.devices[device].index,
+            host.named(pids)
         ))
     }
 }

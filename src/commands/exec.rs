@@ -29,13 +29,14 @@ pub(super) fn run(context: &Context<'_>, options: &Exec, notes: &mut Notes) -> R
         return Err(Error::Usage(problem.to_owned()));
     }
     let owner = owner(context, becoming.account())?;
+    let owner = context.requester.get_or_init(|| owner);
     match options.wait {
         None | Some(Wait::No) => {
             let offer = Offer::read(context, options, notes)?;
-            offer.take(context, options, &owner, None, notes)
+            offer.take(context, options, owner, None, notes)
         }
-        Some(Wait::For(patience)) => waiting::run(context, options, &owner, Some(patience), notes),
-        Some(Wait::Forever) => waiting::run(context, options, &owner, None, notes),
+        Some(Wait::For(patience)) => waiting::run(context, options, owner, Some(patience), notes),
+        Some(Wait::Forever) => waiting::run(context, options, owner, None, notes),
     }
 }
 

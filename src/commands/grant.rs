@@ -3,7 +3,7 @@
 use super::handover::{Given, Handing, Handover};
 use super::isolation::Isolation;
 use super::mps;
-use super::queue::{self, Queue};
+use super::queue;
 use super::request::{Decision, Request};
 use crate::assignment::{Assignment, Origin, Owner};
 use crate::cgroup::Confined;
@@ -17,20 +17,6 @@ use crate::visible::Seen;
 impl Request<'_> {
     /// Gives the units to `owner`. After an error nothing is recorded, and nobody confined.
     pub(super) fn give(
-        &self,
-        owner: &Owner,
-        handover: &mut dyn Handover,
-        notes: &mut Notes,
-    ) -> Result<(), Error> {
-        let given = self.try_to_give(owner, handover, notes);
-        // Who waits is refused when it has waited long enough.
-        if self.queue.is_some_and(Queue::is_in) {
-            return given;
-        }
-        given.inspect_err(|error| self.context.note_refusal(owner, error))
-    }
-
-    fn try_to_give(
         &self,
         owner: &Owner,
         handover: &mut dyn Handover,

@@ -11,7 +11,6 @@ use super::{Context, allocate};
 use crate::assignment::{Assignment, Drained, Owner};
 use crate::cli::{Allocation, Command};
 use crate::coordination::plan::Change;
-use crate::device::Identity;
 use crate::error::Error;
 use crate::host::journal::{Entry, Log};
 use crate::host::owner::{self, Form};
@@ -28,20 +27,12 @@ pub(super) enum When {
     Afterwards,
 }
 
-/// Names units for people: `0 (GPU-1...), 3`.
-fn named<'a>(units: impl Iterator<Item = (u32, Option<u32>, &'a Identity)>) -> String {
-    let unit = |(index, slot, identity): (u32, Option<u32>, &Identity)| {
-        let slot = slot.map(|slot| format!("#{slot}")).unwrap_or_default();
-        match &identity.uuid {
-            Some(uuid) => format!("{index}{slot} ({uuid})"),
-            None => format!("{index}{slot}"),
-        }
-    };
-    units.map(unit).collect::<Vec<_>>().join(", ")
+fn unit(line: &Assignment) -> String {
+    line.identity.label(line.index, line.slot)
 }
 
-fn units<'a>(assignments: impl Iterator<Item = &'a Assignment>) -> String {
-    named(assignments.map(|line| (line.index, line.slot, &line.identity)))
+fn units<'a>(lines: impl Iterator<Item = &'a Assignment>) -> String {
+    lines.map(unit).collect::<Vec<_>>().join(", ")
 }
 
 impl Context<'_> {
@@ -90,8 +81,8 @@ impl Context<'_> {
     /// What an operator has released.
     pub(super) fn note_by_hand(&self, released: &[Assignment], notes: &mut Notes) {
         let entry = |line: &Assignment| {
-            let (units, pid) = (units(std::iter::once(line)), line.owner.pid);
-            let what = format!("has released device {units} by hand, which is recorded for pid {pid}");
+            let (unit, pid) = (unit(line), line.owner.pid);
+            let what = format!("has released device {unit} by hand, which is recorded for pid {pid}");
             let mut entry = of_operator("release", &what);
             entry.fields.push(("OWNER", pid.to_string()));
             entry
@@ -101,7 +92,7 @@ impl Context<'_> {
 
     pub(super) fn note_drained(&self, drained: &[Drained], notes: &mut Notes) {
         let entry = |drained: &Drained| {
-            let unit = named(std::iter::once((drained.index, None, &drained.identity)));
+            let unit = drained.identity.label(drained.index, None);
             of_operator("drain", &format!("has drained device {unit}: {}", drained.reason))
         };
         self.note(When::Afterwards, notes, || drained.iter().map(entry).collect());
@@ -109,42 +100,40 @@ impl Context<'_> {
 
     pub(super) fn note_undrained(&self, drained: &[Drained], notes: &mut Notes) {
         let entry = |drained: &Drained| {
-            let unit = named(std::iter::once((drained.index, None, &drained.identity)));
+            let unit = drained.identity.label(drained.index, None);
             let what = format!("lets device {unit} be granted again, which was drained: {}", drained.reason);
             of_operator("undrain", &what)
         };
         self.note(When::Afterwards, notes, || drained.iter().map(entry).collect());
     }
 
-    pub(super) fn note_refusal(&self, owner: &Owner, error: &Error) {
-        self.is_refusal_noted.set(true);
+    /// Why nothing was given, if units were asked for.
+    pub(super) fn note_refusal(&self, command: &Command, error: &Error) {
+        let Some(asks) = self.asks(command) else { return };
+        let seen = || owner::of(&self.host, asks).unwrap_or_else(|| Owner::of_pid(asks));
+        let requester = self.requester.get().cloned().unwrap_or_else(seen);
         // With an error no warning is said.
         self.note(When::Afterwards, &mut Notes::default(), || {
-            let mut entry = self.entry("refusal", owner, "gave nothing to");
+            let mut entry = self.entry("refusal", &requester, "gave nothing to");
             entry.message += &format!(": {}", error.chain());
             vec![entry]
         });
     }
 
-    /// What ended before it was known what there is to give, or to whom.
-    pub(super) fn note_early_refusal(&self, command: &Command, error: &Error) {
-        let owner = |options: &Allocation| options.owner.owner.unwrap_or_else(parent_id);
+    /// The process that asks to be given units, by what the command line says.
+    fn asks(&self, command: &Command) -> Option<u32> {
+        let owner = |options: &Allocation| Some(options.owner.owner.unwrap_or_else(parent_id));
         let coordinates = |form, options| allocate::coordinates(self, form, options);
-        let asker = match command {
+        match command {
             Command::Discover(options) if coordinates(Form::Discover, &options.allocation) => {
                 owner(&options.allocation)
             }
             Command::Allocate(options) if coordinates(Form::Allocate, &options.allocation) => {
                 owner(&options.allocation)
             }
-            Command::Exec(_) => std::process::id(),
-            _ => return,
-        };
-        if self.is_refusal_noted.get() {
-            return;
+            Command::Exec(_) => Some(std::process::id()),
+            _ => None,
         }
-        let unseen = Owner { pid: asker, start: None, boot: None, pid_namespace: None, uid: None };
-        self.note_refusal(&owner::of(&self.host, asker).unwrap_or(unseen), error);
     }
 
     /// Entries are made only where they can be written.
@@ -179,9 +168,9 @@ fn of_operator(action: &str, what: &str) -> Entry {
 }
 
 fn of_stale(stale: &Assignment) -> Entry {
-    let (units, pid) = (units(std::iter::once(stale)), stale.owner.pid);
+    let (unit, pid) = (unit(stale), stale.owner.pid);
     Entry {
-        message: format!("released device {units}, which pid {pid} held until it ended"),
+        message: format!("released device {unit}, which pid {pid} held until it ended"),
         fields: vec![("ACTION", "reclaim".to_owned()), ("OWNER", pid.to_string())],
     }
 }

@@ -10,6 +10,7 @@ use crate::device::{Device, Health, Identity, Instance, Inventory, Unit, Use};
 use crate::host::Host;
 use crate::host::account::Accounts;
 use crate::notes::Notes;
+use crate::plain;
 
 const VERSION: u32 = 1;
 
@@ -30,20 +31,18 @@ pub(super) fn document(
 
 /// As JSON has it for every character: those that serde leaves as they are may control a terminal, too.
 fn escaped(json: &str) -> String {
+    let is_unsafe = |char: char| char != '\n' && plain::is_unsafe(char);
     let mut text = String::with_capacity(json.len());
-    for character in json.chars() {
-        match character {
-            '\n' => text.push(character),
-            '\u{7f}'..='\u{9f}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' => {
-                text.push_str(&format!("\\u{:04x}", u32::from(character)));
-            }
-            _ => text.push(character),
-        }
+    let mut rest = json;
+    while let Some(at) = rest.find(is_unsafe) {
+        let (before, from) = rest.split_at(at);
+        let mut chars = from.chars();
+        let code = chars.next().map_or(0, u32::from);
+        text.push_str(before);
+        text.push_str(&format!("\\u{code:04x}"));
+        rest = chars.as_str();
     }
-    text
+    text + rest
 }
 
 /// Name and kernel are those of the machine that this runs on, also below another host root.

@@ -10,6 +10,7 @@ use super::eligible;
 use super::quota::Sum;
 use super::view::View;
 use crate::device::{Device, Health};
+use crate::plain;
 
 const MIB: u64 = 1 << 20;
 
@@ -34,7 +35,7 @@ impl Exposition {
 
 /// A model's name may hold anything.
 fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace(char::is_control, "?")
+    plain::masked(value).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 impl View<'_> {
@@ -107,9 +108,7 @@ impl View<'_> {
 
 /// What names the device for ever.
 fn id(device: &Device) -> String {
-    let identity = &device.identity;
-    let pci = || identity.pci.map(|pci| pci.to_string());
-    identity.uuid.clone().or_else(|| identity.id.clone()).or_else(pci).unwrap_or_default()
+    device.identity.name().unwrap_or_default()
 }
 
 #[cfg(test)]

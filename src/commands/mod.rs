@@ -23,6 +23,7 @@ mod json;
 mod judged;
 mod kept;
 mod kin;
+mod look;
 mod metrics;
 mod mps;
 mod offer;
@@ -40,12 +41,13 @@ mod told;
 mod view;
 mod waiting;
 
-use std::cell::Cell;
+use std::cell::OnceCell;
 use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
+use crate::assignment::Owner;
 use crate::cli::watchdog::{self, Guard};
 use crate::cli::{
     Allocation, Command, Common, DEFAULT_COORDINATION_FILE, RequestOptions, SourceOptions, Stdout,
@@ -71,8 +73,8 @@ struct Context<'a> {
     config: Option<&'a Config>,
     log: &'a Log,
     is_strict: bool,
-    /// The history has a line of why nothing was given.
-    is_refusal_noted: &'a Cell<bool>,
+    /// Who asks for units, once it is known: the history names it if nothing is given.
+    requester: &'a OnceCell<Owner>,
     surroundings: &'a Surroundings,
     stdout: &'a Stdout,
     deadline: Deadline,
@@ -89,9 +91,9 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     let Common { log, strict, root, .. } = command.common();
     let host = Host::new(root);
-    let is_refusal_noted = &Cell::new(false);
+    let requester = &OnceCell::new();
     let context =
-        Context { host, config, log, is_strict: *strict, is_refusal_noted, surroundings, stdout, deadline };
+        Context { host, config, log, is_strict: *strict, requester, surroundings, stdout, deadline };
     let done = match command {
         Command::Doctor(options) => return doctor::run(&context, options, notes),
         Command::Check(options) => return check::run(&context, options, notes),
@@ -108,7 +110,7 @@ pub(crate) fn run(
     };
     // What is found out only by doing it was not known to any check before.
     let done = done.and_then(|()| context.check_strict(notes));
-    done.map(|()| Exit::Success).inspect_err(|error| context.note_early_refusal(command, error))
+    done.map(|()| Exit::Success).inspect_err(|error| context.note_refusal(command, error))
 }
 
 /// Who asks inside of `exec` is answered out of what `exec` was given.

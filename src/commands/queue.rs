@@ -100,7 +100,7 @@ impl Queue {
     /// Fails while it is the turn of others, or this process is to end.
     pub(super) fn check(&self, waiters: &Waiters<'_>, owner: &Owner, amount: u128) -> Result<(), Error> {
         if self.signals.is_one_pending() {
-            return Err(interrupted());
+            return Err(Error::Interrupted);
         }
         let asked = units(amount);
         match waiters.before(owner).len() {
@@ -150,9 +150,4 @@ fn remove(context: &Context<'_>, path: &Path, requester: &Owner) -> Result<(), E
     let mut change = Judged::new(host, record, ledger.facts(), None).change(None, false);
     change.gone.extend(own);
     ledger.commit(host, &change).map(drop)
-}
-
-/// Never said: the signal ends the process first.
-pub(super) fn interrupted() -> Error {
-    Error::NotEnough("interrupted".to_owned())
 }

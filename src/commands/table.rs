@@ -1,6 +1,7 @@
 //! A table for people: columns as wide as their widest cell, and lines no wider than the terminal.
 
 use crate::cli::Terminal;
+use crate::plain;
 
 /// The column that is coloured, and how.
 pub(super) struct Paint {
@@ -52,14 +53,7 @@ fn painted(shown: String, column: usize, cell: &str, paint: Option<&Paint>) -> S
 
 /// An empty cell is a `-`, so that columns can be counted.
 fn clean(cell: &str) -> String {
-    let cell: String = cell.chars().map(|char| if controls(char) { '?' } else { char }).collect();
-    if cell.is_empty() { "-".to_owned() } else { cell }
-}
-
-/// Also those that have no width, or turn the direction of the text.
-fn controls(char: char) -> bool {
-    char.is_control()
-        || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    if cell.is_empty() { "-".to_owned() } else { plain::masked(cell) }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use nix::libc::{EPERM, O_CLOEXEC, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK};
 use nix::unistd::geteuid;
 
 use crate::error::Error;
+use crate::host::mounts::directory;
 
 const WORLD_WRITABLE: u32 = 0o002;
 
@@ -154,14 +155,6 @@ fn may_be_a_trap(found: &Metadata, owner: Option<u32>) -> Result<(), String> {
 fn is_in_world_writable_directory(path: &Path) -> bool {
     // What cannot be looked at is taken for unsafe.
     fs::metadata(directory(path)).map_or(true, |directory| directory.mode() & WORLD_WRITABLE != 0)
-}
-
-/// The directory that holds `path`.
-pub(crate) fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
 }
 
 fn denied(path: &Path, error: io::Error) -> Error {

@@ -4,10 +4,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use crate::coordination::file::directory;
 use crate::error::Error;
 use crate::host::Host;
-use crate::host::mounts::{Mount, Mounts};
+use crate::host::mounts::{Mount, Mounts, directory};
 use crate::notes::Notes;
 
 /// path_resolution(7): with more of them the kernel gives up.

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType};
 
 use super::Host;
+use crate::plain;
 
 /// What writes the entries, in both.
 const IDENTIFIER: &str = "gpu-coord";
@@ -108,7 +109,7 @@ fn lines(entries: &[Entry]) -> String {
 
 /// What others have named reaches a log without control characters.
 fn one_line(text: &str) -> String {
-    text.replace(char::is_control, "?")
+    plain::masked(text)
 }
 
 #[cfg(test)]

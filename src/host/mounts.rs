@@ -182,9 +182,12 @@ impl Host {
 
 /// Without links; the file need not exist.
 fn resolved(path: &Path) -> Option<PathBuf> {
-    let directory =
-        || path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::canonicalize(path).or_else(|_| fs::canonicalize(directory())).ok()
+    fs::canonicalize(path).or_else(|_| fs::canonicalize(directory(path))).ok()
+}
+
+/// The directory that holds `path`.
+pub(crate) fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

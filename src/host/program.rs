@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use super::Host;
 use super::file;
+use crate::plain;
 
 /// How much of a command line a message can bear.
 const COMMAND_LENGTH: usize = 60;
@@ -29,15 +30,10 @@ impl Host {
 
     /// What a message can call several: the first few with what they run.
     pub(crate) fn named(&self, pids: &[u32]) -> String {
-        let named = pids.iter().take(MOST_NAMED).map(|pid| match self.command_line(*pid) {
+        plain::few(pids, MOST_NAMED, |pid| match self.command_line(*pid) {
             Some(command) => format!("{pid} ({command})"),
             None => pid.to_string(),
-        });
-        let named = named.collect::<Vec<_>>().join(", ");
-        match pids.len().saturating_sub(MOST_NAMED) {
-            0 => named,
-            more => format!("{named} and {more} more"),
-        }
+        })
     }
 
     /// The words of its command line.

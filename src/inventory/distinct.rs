@@ -43,12 +43,7 @@ fn unique<'a, K: Copy + Display + Eq + Hash>(
 
 /// A device in a sentence: by its index, and by the name that tells it from another of the same index.
 fn label(device: &Device) -> String {
-    let identity = &device.identity;
-    let id = identity.id.clone().or(identity.uuid.clone()).or(identity.pci.map(|pci| pci.to_string()));
-    match id {
-        Some(id) => format!("device {} ({id})", device.index),
-        None => format!("device {}", device.index),
-    }
+    format!("device {}", device.identity.label(device.index, None))
 }
 
 #[cfg(test)]

@@ -1,23 +1,17 @@
 //! What a tool printed, made fit for a message of one line.
 
+use crate::plain;
+
 /// The most characters of one line that a message repeats.
 const LONGEST: usize = 120;
 
 /// `line` with control characters escaped, so that it can neither break the line nor drive a terminal, and
 /// cut to a length that a message can carry.
 pub(super) fn quote(line: &str) -> String {
-    let mut quoted = String::new();
-    for char in line.chars().take(LONGEST) {
-        if char.is_control() {
-            quoted.extend(char.escape_default());
-        } else {
-            quoted.push(char);
-        }
+    match line.char_indices().nth(LONGEST) {
+        None => plain::escaped(line),
+        Some((end, _)) => plain::escaped(&line[..end]) + "...",
     }
-    if line.chars().nth(LONGEST).is_some() {
-        quoted.push_str("...");
-    }
-    quoted
 }
 
 /// The version of a driver, or none for a non-value.

@@ -15,6 +15,7 @@
 
 use super::is_prefix;
 use crate::device::{Inventory, Part};
+use crate::plain;
 
 /// What may be given, `None` being all; or why the value says nothing.
 pub(super) fn limit(inventory: &Inventory, value: &str, is_host: bool) -> Result<Option<Vec<Part>>, String> {
@@ -37,7 +38,7 @@ pub(super) fn limit(inventory: &Inventory, value: &str, is_host: bool) -> Result
 
 fn parts(inventory: &Inventory, entry: &str, is_host: bool) -> Result<Vec<Part>, String> {
     let ignored =
-        |why: &str| Err(format!("NVIDIA_VISIBLE_DEVICES is ignored: `{}` {why}", entry.escape_debug()));
+        |why: &str| Err(format!("NVIDIA_VISIBLE_DEVICES is ignored: `{}` {why}", plain::escaped(entry)));
     if let Ok(index) = entry.parse::<u32>() {
         if !is_host {
             return ignored("is an index of the host, and in a container the devices are counted anew");

@@ -474,9 +474,9 @@ fn a_terminal_is_told_for_whom_it_waits() {
     let mut command = Command::new("script");
     command.args(["-qefc", &line, "/dev/null"]).current_dir(host.path());
     let mut running = Running::start(command);
-    let (one, other) = (format!("pid {pid} (a\\x1b[31m\\nb 1000)"), first);
-    let both = if pid < holder.pid() { format!("{one} and {other}") } else { format!("{other} and {one}") };
-    assert_eq!(running.line(), told(&both));
+    let (one, other) = (format!("{pid} (a\\x1b[31m\\nb 1000)"), format!("{} (sleep 1000)", holder.pid()));
+    let both = if pid < holder.pid() { [one, other] } else { [other, one] };
+    assert_eq!(running.line(), told(&format!("pid {}", both.join(", "))));
     named.kill().unwrap();
     named.wait().unwrap();
     let mut line = running.line();

@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::unistd::geteuid;
 
 use super::{Context, Findings};
-use crate::host::Host;
+use crate::host::{Host, mounts};
 
 const CHECK: &str = "file";
 
@@ -20,8 +20,7 @@ const PROTECTIONS: [(&str, &str); 3] = [
 
 /// `path`: the coordination file, which need not be there.
 pub(super) fn look(context: &Context<'_>, path: &Path, findings: &mut Findings) {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = parent.unwrap_or(Path::new("."));
+    let directory = mounts::directory(path);
     let Ok(metadata) = fs::metadata(directory) else { return };
     let of_file = fs::symlink_metadata(path).ok().map(|file| file.uid());
     let sight = Sight {

@@ -8,6 +8,7 @@ use super::{Context, Findings, directory};
 use crate::coordination::ledger::Ledger;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
+use crate::host::mounts;
 use crate::notes::Notes;
 
 const CHECK: &str = "file";
@@ -28,8 +29,8 @@ pub(super) fn look(context: &Context<'_>, path: &Path, findings: &mut Findings) 
         );
     }
     aging(&context.host, path, findings);
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+    let parent = mounts::directory(path);
+    if !parent.is_dir() {
         let directory = parent.display();
         findings.fail(
             CHECK,

@@ -19,6 +19,7 @@ use crate::cli::Doctor;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::notes::Notes;
+use crate::plain;
 
 /// How a thing was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,9 +76,8 @@ impl Findings {
 
     /// One line each.
     fn text(&self) -> String {
-        let clean = |text: &str| text.replace(char::is_control, "?");
         let line = |Finding { check, verdict, text }: &Finding| {
-            format!("{:<4}  {check:<11}  {}\n", verdict.name(), clean(text))
+            format!("{:<4}  {check:<11}  {}\n", verdict.name(), plain::masked(text))
         };
         self.list.iter().map(line).collect()
     }

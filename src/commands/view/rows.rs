@@ -8,8 +8,9 @@ use crate::assignment::{Assignment, Standing, Waiter};
 use crate::commands::quota::Sum;
 use crate::commands::table::{Paint, table};
 use crate::commands::{isolation, json};
-use crate::device::{Instance, Part};
+use crate::device::{Instance, Part, numbered};
 use crate::host::Host;
+use crate::plain;
 use crate::policy::{Place, State};
 
 /// What is free is green, what wants somebody's eye yellow, what is broken red.
@@ -128,10 +129,6 @@ impl View<'_> {
         let unit = &place.unit;
         let device = &self.holdings.inventory.devices[unit.device];
         let instance = unit.instance.zip(device.instances.as_ref()).map(|(at, instances)| &instances[at]);
-        let index = match unit.slot {
-            Some(slot) => format!("{}#{slot}", device.index),
-            None => device.index.to_string(),
-        };
         let name = device.name.as_deref().unwrap_or_default();
         // By its UUID an operator drains one of several alike.
         let parts = |instance: &Instance| {
@@ -139,7 +136,7 @@ impl View<'_> {
             words.into_iter().flatten().collect::<Vec<_>>().join(" ")
         };
         Cells {
-            index,
+            index: numbered(device.index, unit.slot),
             model: instance.map_or_else(|| name.to_owned(), |instance| format!("{name} {}", parts(instance))),
             memory: match instance {
                 // What of it is in use no source tells.
@@ -209,11 +206,9 @@ fn group(host: &Host, held: &Assignment) -> Option<String> {
 /// The first few of those that compute on a device and do not hold it.
 fn in_use(others: &[u32]) -> String {
     const MOST: usize = 3;
-    let pids: Vec<String> = others.iter().take(MOST).map(u32::to_string).collect();
-    match others.len().saturating_sub(MOST) {
-        0 if others.is_empty() => String::new(),
-        0 => format!(" (in use by pid {})", pids.join(", ")),
-        more => format!(" (in use by pid {} and {more} more)", pids.join(", ")),
+    match others {
+        [] => String::new(),
+        others => format!(" (in use by pid {})", plain::few(others, MOST, u32::to_string)),
     }
 }
 

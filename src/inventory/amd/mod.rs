@@ -14,6 +14,7 @@ use crate::host::child::{self, Command, Output};
 use crate::inventory::answer::{Answer, Silence};
 use crate::inventory::sysfs::Node;
 use crate::inventory::{Settings, tool};
+use crate::plain;
 
 /// Where ROCm's own packages put their tools, which is in few services' PATH.
 const DIRECTORY: &str = "/opt/rocm/bin";
@@ -93,7 +94,7 @@ pub(super) fn judge(tool: &str, output: &Output, listed: Vec<Listed>, kfd: &Kfd)
 pub(super) fn name(value: &Value) -> Option<String> {
     let name = value.as_str()?.trim();
     let is_name = !name.is_empty() && name != "N/A" && !name.starts_with("0x");
-    is_name.then(|| name.replace(char::is_control, "?"))
+    is_name.then(|| plain::masked(name))
 }
 
 /// A number, or the text of one.

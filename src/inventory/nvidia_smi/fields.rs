@@ -3,6 +3,7 @@
 
 use crate::inventory::nvidia_smi::card::{Card, is_non_value, number};
 use crate::inventory::text::version;
+use crate::plain;
 
 /// Of every card, in every version.
 const ALWAYS: &str = "index,uuid,pci.bus_id,name,memory.total";
@@ -60,7 +61,7 @@ impl Extra {
 }
 
 fn mode(word: &str) -> String {
-    word.replace(char::is_control, "?")
+    plain::masked(word)
 }
 
 /// `Some(None)` if it cannot be told.

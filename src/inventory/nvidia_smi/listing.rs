@@ -8,6 +8,7 @@
 //! Only here is the UUID of an instance. Up to R460 it is `MIG-GPU-.../GPU INSTANCE/COMPUTE INSTANCE`.
 
 use crate::device;
+use crate::plain;
 
 /// An instance, by its number on its GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(super) fn parse(stdout: &str) -> Result<Vec<(String, Vec<Listed>)>, String> 
 fn instance(line: &str) -> Option<Listed> {
     let (profile, rest) = line.strip_prefix("MIG ")?.split_once(" Device ")?;
     let number = rest.split_once(':')?.0.trim().parse().ok()?;
-    let profile = profile.trim().replace(char::is_control, "?");
+    let profile = plain::masked(profile.trim());
     Some(Listed { number, uuid: uuid(line)?, profile })
 }
 

@@ -13,6 +13,7 @@ use crate::inventory::health;
 use crate::inventory::nvidia_smi::card::{Card, is_non_value, number};
 use crate::inventory::nvidia_smi::fields::Extra;
 use crate::inventory::text::quote;
+use crate::plain;
 
 const NONE: &str = "No devices were found";
 const LOST: &str = "Unable to determine the device handle for ";
@@ -73,7 +74,7 @@ fn row(line: &str, extras: &[Extra]) -> Option<Card> {
     }
     let identity = Identity { uuid: device::uuid(uuid), pci: pci.parse().ok(), id: None };
     let mut card = Card::new(Device {
-        name: (!is_non_value(name)).then(|| name.replace(char::is_control, "?")),
+        name: (!is_non_value(name)).then(|| plain::masked(name)),
         memory_mib: number(memory)?,
         ..Device::new(index.parse().ok()?, identity)
     });

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use crate::device::{self, Device, Health, Identity, Instance, PciAddress, Use};
 use crate::inventory::health;
 use crate::inventory::nvml::trouble::Trouble;
+use crate::plain;
 
 const MIB: u64 = 1 << 20;
 
@@ -85,7 +86,7 @@ impl Card {
     pub(super) fn device(&self, pci: Option<PciAddress>) -> Device {
         let identity = Identity { uuid: self.uuid.as_deref().and_then(device::uuid), pci, id: None };
         Device {
-            name: self.name.as_ref().map(|name| name.replace(char::is_control, "?")),
+            name: self.name.as_deref().map(plain::masked),
             memory_mib: self.memory.as_ref().map(|memory| memory.total / MIB),
             minor: self.minor,
             health: self.health(&identity),
@@ -176,7 +177,7 @@ impl Part {
         let profile = self.name.as_ref().and_then(|name| name.rsplit_once("MIG "));
         Instance {
             uuid: self.uuid.as_deref().and_then(device::uuid),
-            profile: profile.map(|(_, profile)| profile.trim().replace(char::is_control, "?")),
+            profile: profile.map(|(_, profile)| plain::masked(profile.trim())),
             gpu_instance: self.gpu_instance,
             compute_instance: self.compute_instance,
             memory_mib: self.memory_mib,

@@ -2,6 +2,7 @@
 
 use crate::device::{self, PciAddress};
 use crate::inventory::text;
+use crate::plain;
 
 /// What one `information` file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub(super) fn parse(text: &str) -> Option<Information> {
     for (label, value) in text.lines().filter_map(|line| line.split_once(':')) {
         let value = value.trim();
         known |= match label.trim() {
-            "Model" => assign(&mut information.model, Some(value.replace(char::is_control, "?"))),
+            "Model" => assign(&mut information.model, Some(plain::masked(value))),
             "GPU UUID" => assign(&mut information.uuid, device::uuid(value)),
             "Bus Location" => assign(&mut information.bus, value.parse().ok()),
             "Device Minor" => assign(&mut information.minor, value.parse().ok()),

@@ -10,6 +10,7 @@ use crate::inventory::sysfs::drm::Drm;
 use crate::inventory::sysfs::gpu::Gpu;
 use crate::inventory::sysfs::properties::{self, Properties};
 use crate::inventory::sysfs::{Node, text};
+use crate::plain;
 
 /// What the kernel calls a chip of which it knows no name.
 const NAMELESS: &str = "ip discovery";
@@ -102,7 +103,7 @@ impl Reader<'_> {
         let chip = || text(&self.directory.join(number.to_string()).join("name")).ok();
         let product = properties.render_minor.and_then(|minor| self.drm.product(minor));
         let name = product.or_else(|| chip().filter(|name| !name.is_empty() && name != NAMELESS));
-        name.or_else(|| properties.architecture.clone()).map(|name| name.replace(char::is_control, "?"))
+        name.or_else(|| properties.architecture.clone()).map(|name| plain::masked(&name))
     }
 
     fn local_bytes(&self, number: u32) -> Option<u64> {
