@@ -1,11 +1,12 @@
 //! `gpu-coord devices`.
 
-use serde_json::{Map, json};
+use serde::Serialize;
 
+use super::json::{DeviceJson, UnitJson};
 use super::table::table;
 use super::{Context, eligible, json};
 use crate::cli::Devices;
-use crate::device::{Device, Instance, Inventory, Part, Unit};
+use crate::device::{Device, Instance, Inventory, Part};
 use crate::error::Error;
 use crate::notes::Notes;
 use crate::selection::Selection;
@@ -15,7 +16,7 @@ pub(super) fn run(context: &Context<'_>, options: &Devices, notes: &mut Notes) -
     let selection = eligible::selection(&inventory, &options.selection)?;
     let shown = eligible::shown(&inventory, &selection);
     let text = if options.json {
-        as_json(context, &inventory, &selection, &shown, notes)
+        as_json(context, &inventory, &selection, &shown, notes)?
     } else {
         as_table(&inventory, &selection, &shown)
     };
@@ -28,18 +29,20 @@ fn as_json(
     selection: &Selection,
     shown: &[(usize, &Device)],
     notes: &Notes,
-) -> String {
-    let unit = |unit: Unit| json::unit(inventory, &unit, Map::new());
+) -> Result<String, Error> {
     let units = |position: usize| {
-        let units = inventory.units_of(Part::whole(position));
-        units.filter(|unit| selection.takes(unit)).map(unit).collect()
+        let units = inventory.units_of(Part::whole(position)).filter(|unit| selection.takes(unit));
+        units.map(|unit| UnitJson::of(inventory, &unit, None)).collect()
     };
-    let devices = shown.iter().copied();
-    let devices: Vec<_> = devices.map(|(position, device)| json::device(device, units(position))).collect();
-    let mut fields = Map::new();
-    fields.insert("source".to_owned(), json!(inventory.source));
-    fields.insert("devices".to_owned(), json!(devices));
+    let devices = shown.iter().map(|(position, device)| DeviceJson::of(device, units(*position))).collect();
+    let fields = InventoryJson { source: &inventory.source, devices };
     json::document(&context.host, Some(inventory), fields, notes)
+}
+
+#[derive(Serialize)]
+struct InventoryJson<'a> {
+    source: &'a str,
+    devices: Vec<DeviceJson<'a>>,
 }
 
 /// A column's head, and its cell.

@@ -1,12 +1,15 @@
-//! The JSON that people's scripts read. Its version is 1, its names are those of the documentation, and
-//! it changes only by addition.
+//! The JSON that people's scripts read. Its version is 1, its names are those of docs/json.md, and it changes only by
+//! addition: the fields of the structures here are all of it.
 
-use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+use serde::Serialize;
 use sysinfo::System;
 
 use super::isolation;
 use crate::assignment::{Assignment, Owner, Standing};
-use crate::device::{Device, Health, Identity, Instance, Inventory, Unit, Use};
+use crate::device::{Device, Identity, Instance, Inventory, Unit, Use};
+use crate::error::Error;
 use crate::host::Host;
 use crate::host::account::Accounts;
 use crate::notes::Notes;
@@ -14,19 +17,46 @@ use crate::plain;
 
 const VERSION: u32 = 1;
 
+#[derive(Serialize)]
+struct DocumentJson<'a, F> {
+    version: u32,
+    host: HostJson<'a>,
+    #[serde(flatten)]
+    fields: F,
+    warnings: &'a [String],
+}
+
+/// Name and kernel are those of the machine that this runs on, also below another host root.
+#[derive(Serialize)]
+struct HostJson<'a> {
+    name: Option<String>,
+    kernel: Option<String>,
+    boot_id: Option<&'a str>,
+    pid_namespace: Option<u64>,
+    driver_version: Option<&'a str>,
+}
+
 /// What `status`, `devices` and `doctor` print: `fields`, and what all of them say beside.
 pub(super) fn document(
     host: &Host,
     inventory: Option<&Inventory>,
-    fields: Map<String, Value>,
+    fields: impl Serialize,
     notes: &Notes,
-) -> String {
-    let mut document = Map::new();
-    document.insert("version".to_owned(), json!(VERSION));
-    document.insert("host".to_owned(), describe(host, inventory));
-    document.extend(fields);
-    document.insert("warnings".to_owned(), json!(notes.warnings));
-    escaped(&format!("{:#}\n", Value::Object(document)))
+) -> Result<String, Error> {
+    let document = DocumentJson {
+        version: VERSION,
+        host: HostJson {
+            name: System::host_name().ok(),
+            kernel: System::kernel_version().ok(),
+            boot_id: host.boot_id(),
+            pid_namespace: host.pid_namespace(),
+            driver_version: inventory.and_then(|inventory| inventory.driver_version.as_deref()),
+        },
+        fields,
+        warnings: &notes.warnings,
+    };
+    let text = serde_json::to_string_pretty(&document).map_err(|error| Error::Output(error.into()))?;
+    Ok(escaped(&text) + "\n")
 }
 
 /// As JSON has it for every character: those that serde leaves as they are may control a terminal, too.
@@ -45,96 +75,174 @@ fn escaped(json: &str) -> String {
     text + rest
 }
 
-/// Name and kernel are those of the machine that this runs on, also below another host root.
-fn describe(host: &Host, inventory: Option<&Inventory>) -> Value {
-    json!({
-        "name": System::host_name().ok(),
-        "kernel": System::kernel_version().ok(),
-        "boot_id": host.boot_id(),
-        "pid_namespace": host.pid_namespace(),
-        "driver_version": inventory.and_then(|inventory| inventory.driver_version.as_ref()),
-    })
+#[derive(Serialize)]
+pub(super) struct IdentityJson<'a> {
+    uuid: Option<&'a str>,
+    pci: Option<String>,
+    id: Option<&'a str>,
 }
 
-pub(super) fn device(device: &Device, units: Vec<Value>) -> Value {
-    let Device { index, identity, name, memory_mib, minor, nodes, health, .. } = device;
-    let is_sound = *health == Health::Sound;
-    let mut value = json!({
-        "index": index,
-        "name": name,
-        "memory_mib": memory_mib,
-        "minor": minor,
-        "nodes": nodes.iter().map(|node| node.to_string_lossy()).collect::<Vec<_>>(),
-        "health": if is_sound { "sound" } else { "sick" },
-        "reason": health.reason(),
-        "memory_used_mib": device.memory_used_mib,
-        "processes": device.processes.as_ref().map(|uses| uses.iter().map(process).collect::<Vec<_>>()),
-        "compute_mode": device.compute_mode,
-        "persistence_mode": device.persistence_mode,
-        "uncorrected_errors": device.uncorrected_errors,
-        "unique_id": device.unique_id.map(|id| format!("{id:#x}")),
-        "units": units,
-    });
-    add_identity(&mut value, identity);
-    value
+impl<'a> IdentityJson<'a> {
+    pub(super) fn of(Identity { uuid, pci, id }: &'a Identity) -> IdentityJson<'a> {
+        let pci = pci.map(|pci| pci.to_string());
+        IdentityJson { uuid: uuid.as_deref(), pci, id: id.as_deref() }
+    }
 }
 
-fn process(used: &Use) -> Value {
-    json!({ "pid": used.pid, "memory_mib": used.memory_mib })
+#[derive(Serialize)]
+pub(super) struct DeviceJson<'a> {
+    index: u32,
+    #[serde(flatten)]
+    identity: IdentityJson<'a>,
+    name: Option<&'a str>,
+    memory_mib: Option<u64>,
+    minor: Option<u32>,
+    nodes: Vec<Cow<'a, str>>,
+    health: &'static str,
+    reason: Option<&'a str>,
+    memory_used_mib: Option<u64>,
+    processes: Option<Vec<ProcessJson>>,
+    compute_mode: Option<&'a str>,
+    persistence_mode: Option<bool>,
+    uncorrected_errors: Option<u64>,
+    unique_id: Option<String>,
+    units: Vec<UnitJson<'a>>,
 }
 
-/// A unit, with what the caller knows of it.
-pub(super) fn unit(inventory: &Inventory, unit: &Unit, fields: Map<String, Value>) -> Value {
-    let instances = inventory.devices[unit.device].instances.as_ref();
-    let instance = unit.instance.zip(instances).map(|(at, instances)| {
-        let Instance { uuid, profile, gpu_instance, compute_instance, memory_mib, .. } = &instances[at];
-        json!({
-            "uuid": uuid,
-            "profile": profile,
-            "gpu_instance": gpu_instance,
-            "compute_instance": compute_instance,
-            "memory_mib": memory_mib,
-        })
-    });
-    let mut value = Map::new();
-    value.insert("slot".to_owned(), json!(unit.slot));
-    value.insert("instance".to_owned(), json!(instance));
-    value.extend(fields);
-    Value::Object(value)
+#[derive(Serialize)]
+struct ProcessJson {
+    pid: u32,
+    memory_mib: Option<u64>,
+}
+
+impl<'a> DeviceJson<'a> {
+    pub(super) fn of(device: &'a Device, units: Vec<UnitJson<'a>>) -> DeviceJson<'a> {
+        let process = |Use { pid, memory_mib }: &Use| ProcessJson { pid: *pid, memory_mib: *memory_mib };
+        let reason = device.health.reason();
+        DeviceJson {
+            index: device.index,
+            identity: IdentityJson::of(&device.identity),
+            name: device.name.as_deref(),
+            memory_mib: device.memory_mib,
+            minor: device.minor,
+            nodes: device.nodes.iter().map(|node| node.to_string_lossy()).collect(),
+            health: if reason.is_some() { "sick" } else { "sound" },
+            reason,
+            memory_used_mib: device.memory_used_mib,
+            processes: device.processes.as_ref().map(|uses| uses.iter().map(process).collect()),
+            compute_mode: device.compute_mode.as_deref(),
+            persistence_mode: device.persistence_mode,
+            uncorrected_errors: device.uncorrected_errors,
+            unique_id: device.unique_id.map(|id| format!("{id:#x}")),
+            units,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct UnitJson<'a> {
+    slot: Option<u32>,
+    instance: Option<InstanceJson<'a>>,
+    #[serde(flatten)]
+    holding: Option<HoldingJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct InstanceJson<'a> {
+    uuid: Option<&'a str>,
+    profile: Option<&'a str>,
+    gpu_instance: Option<u32>,
+    compute_instance: Option<u32>,
+    memory_mib: Option<u64>,
+}
+
+/// What the record says of a unit.
+#[derive(Serialize)]
+pub(super) struct HoldingJson<'a> {
+    pub(super) resource: Option<&'a str>,
+    pub(super) state: &'static str,
+    pub(super) reason: Option<&'a str>,
+    pub(super) in_use_by_others: Option<&'a [u32]>,
+    pub(super) owner: Option<OwnerJson<'a>>,
+    pub(super) other_owners: Vec<OwnerJson<'a>>,
+}
+
+impl<'a> UnitJson<'a> {
+    pub(super) fn of(
+        inventory: &'a Inventory,
+        unit: &Unit,
+        holding: Option<HoldingJson<'a>>,
+    ) -> UnitJson<'a> {
+        let instances = inventory.devices[unit.device].instances.as_ref();
+        let instance = unit.instance.zip(instances).map(|(at, instances)| {
+            let Instance { uuid, profile, gpu_instance, compute_instance, memory_mib, .. } = &instances[at];
+            InstanceJson {
+                uuid: uuid.as_deref(),
+                profile: profile.as_deref(),
+                gpu_instance: *gpu_instance,
+                compute_instance: *compute_instance,
+                memory_mib: *memory_mib,
+            }
+        });
+        UnitJson { slot: unit.slot, instance, holding }
+    }
 }
 
 /// An assignment, as its owner and what is recorded of it.
-pub(super) fn owner(host: &Host, accounts: &Accounts, assignment: &Assignment, standing: Standing) -> Value {
-    let owner = &assignment.owner;
-    let is_alive = standing == Standing::Alive;
-    let standing = match standing {
-        Standing::Alive => "alive",
-        Standing::Dead => "dead",
-        Standing::Doubtful(_) => "unknown",
-    };
-    let denied = isolation::in_force(host, assignment);
-    let (denied, problem) = match &denied {
-        None => (None, None),
-        Some(Ok(spans)) => (Some(spans.iter().map(ToString::to_string).collect::<Vec<_>>()), None),
-        Some(Err(problem)) => (None, Some(problem)),
-    };
-    json!({
-        "pid": owner.pid,
-        "uid": owner.uid,
-        "user": owner.uid.and_then(|uid| accounts.known_name(uid)),
-        "start": owner.start,
-        "boot_id": owner.boot,
-        "pid_namespace": owner.pid_namespace,
-        "command": if is_alive { command(host, owner) } else { None },
-        "standing": standing,
-        "since": assignment.since,
-        "namespace": assignment.namespace,
-        "grant": assignment.grant.map(|grant| format!("{:016x}", grant.id)),
-        "invocation_id": assignment.invocation,
-        "cgroup": assignment.cgroup,
-        "denied": denied,
-        "denied_problem": problem,
-    })
+#[derive(Serialize)]
+pub(super) struct OwnerJson<'a> {
+    pid: u32,
+    uid: Option<u32>,
+    user: Option<&'a str>,
+    start: Option<u64>,
+    boot_id: Option<&'a str>,
+    pid_namespace: Option<u64>,
+    command: Option<String>,
+    standing: &'static str,
+    since: Option<u64>,
+    namespace: Option<&'a str>,
+    grant: Option<String>,
+    invocation_id: Option<&'a str>,
+    cgroup: Option<&'a str>,
+    denied: Option<Vec<String>>,
+    denied_problem: Option<String>,
+}
+
+impl<'a> OwnerJson<'a> {
+    pub(super) fn of(
+        host: &Host,
+        accounts: &'a Accounts,
+        assignment: &'a Assignment,
+        standing: Standing,
+    ) -> OwnerJson<'a> {
+        let owner = &assignment.owner;
+        let (denied, denied_problem) = match isolation::in_force(host, assignment) {
+            None => (None, None),
+            Some(Ok(spans)) => (Some(spans.iter().map(ToString::to_string).collect()), None),
+            Some(Err(problem)) => (None, Some(problem)),
+        };
+        OwnerJson {
+            pid: owner.pid,
+            uid: owner.uid,
+            user: owner.uid.and_then(|uid| accounts.known_name(uid)),
+            start: owner.start,
+            boot_id: owner.boot.as_deref(),
+            pid_namespace: owner.pid_namespace,
+            command: if standing == Standing::Alive { command(host, owner) } else { None },
+            standing: match standing {
+                Standing::Alive => "alive",
+                Standing::Dead => "dead",
+                Standing::Doubtful(_) => "unknown",
+            },
+            since: assignment.since,
+            namespace: assignment.namespace.as_deref(),
+            grant: assignment.grant.map(|grant| format!("{:016x}", grant.id)),
+            invocation_id: assignment.invocation.as_deref(),
+            cgroup: assignment.cgroup.as_deref(),
+            denied,
+            denied_problem,
+        }
+    }
 }
 
 /// Of a pid of our own namespace: in another it is another process.
@@ -144,23 +252,11 @@ pub(super) fn command(host: &Host, owner: &Owner) -> Option<String> {
 }
 
 /// An assignment of a device that is not in the inventory at hand.
-pub(super) fn elsewhere(
-    host: &Host,
-    accounts: &Accounts,
-    assignment: &Assignment,
-    standing: Standing,
-) -> Value {
-    let mut value = json!({
-        "index": assignment.index,
-        "slot": assignment.slot,
-        "owner": owner(host, accounts, assignment, standing),
-    });
-    add_identity(&mut value, &assignment.identity);
-    value
-}
-
-fn add_identity(value: &mut Value, identity: &Identity) {
-    value["uuid"] = json!(identity.uuid);
-    value["pci"] = json!(identity.pci.map(|pci| pci.to_string()));
-    value["id"] = json!(identity.id);
+#[derive(Serialize)]
+pub(super) struct ElsewhereJson<'a> {
+    pub(super) index: u32,
+    pub(super) slot: Option<u32>,
+    #[serde(flatten)]
+    pub(super) identity: IdentityJson<'a>,
+    pub(super) owner: OwnerJson<'a>,
 }

@@ -92,17 +92,20 @@ impl View<'_> {
     }
 
     fn limits(&self, text: &mut Exposition) {
-        let each = |text: &mut Exposition, name: &str, value: &dyn Fn(&Sum) -> Option<u64>| {
-            for ((namespace, resource), sum) in &self.sums {
-                if let Some(value) = value(sum) {
-                    text.sample(name, &[("namespace", namespace), ("resource", resource)], value);
+        for (whose, sums) in [("namespace", &self.sums.namespaces), ("user", &self.sums.users)] {
+            let mut family = |name: &str, help: &str, value: &dyn Fn(&Sum) -> Option<u64>| {
+                text.family(name, help);
+                for ((who, resource), sum) in sums {
+                    if let Some(value) = value(sum) {
+                        text.sample(name, &[(whose, who), ("resource", resource)], value);
+                    }
                 }
-            }
-        };
-        text.family("gpu_coord_namespace_used_units", "Units that the living owners of a namespace hold.");
-        each(text, "gpu_coord_namespace_used_units", &|sum| Some(sum.used));
-        text.family("gpu_coord_namespace_limit_units", "The quota of a namespace.");
-        each(text, "gpu_coord_namespace_limit_units", &|sum| sum.limit);
+            };
+            let used = format!("gpu_coord_{whose}_used_units");
+            family(&used, &format!("Units that the living owners of a {whose} hold."), &|sum| Some(sum.used));
+            let limit = format!("gpu_coord_{whose}_limit_units");
+            family(&limit, &format!("The quota of a {whose}."), &|sum| sum.limit);
+        }
     }
 }
 

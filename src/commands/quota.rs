@@ -21,7 +21,22 @@ pub(super) struct Counting<'a> {
     accounts: OnceCell<Accounts>,
 }
 
-/// Of one namespace and one resource.
+/// Who holds how much of each resource.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    /// By namespace and resource; without a limit where there is no quota.
+    pub(super) namespaces: BTreeMap<(String, String), Sum>,
+    /// By user and resource, where there is a quota.
+    pub(super) users: BTreeMap<(String, String), Sum>,
+}
+
+impl Sums {
+    fn of_namespace(&mut self, name: &str, resource: &str) -> &mut Sum {
+        self.namespaces.entry((name.to_owned(), resource.to_owned())).or_default()
+    }
+}
+
+/// Of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) used: u64,
@@ -110,16 +125,25 @@ impl<'a> Counting<'a> {
         self.accounts.get_or_init(|| self.host.accounts())
     }
 
-    /// By namespace and resource: what is used, and what a quota of that namespace limits.
-    pub(super) fn sums(&self, quotas: &[Quota]) -> BTreeMap<(String, String), Sum> {
-        let mut sums: BTreeMap<(String, String), Sum> = BTreeMap::new();
-        for claim in self.claims() {
-            let namespace = claim.namespace.unwrap_or_else(|| "?".to_owned());
-            sums.entry((namespace, claim.resource)).or_default().used += 1;
+    pub(super) fn sums(&self, quotas: &[Quota]) -> Sums {
+        let claims = self.claims();
+        let mut sums = Sums::default();
+        for quota in quotas {
+            let sum = match &quota.whose {
+                Whose::Namespace(name) => sums.of_namespace(name, &quota.resource),
+                Whose::User(name) => {
+                    let uid = self.accounts().uid(name);
+                    let is_user = |_: &str, other: u32| Some(other) == uid;
+                    let used = claims.iter().filter(|claim| quota.is_of(claim, &is_user)).count();
+                    let sum = sums.users.entry((name.clone(), quota.resource.clone())).or_default();
+                    sum.used = used as u64;
+                    sum
+                }
+            };
+            sum.limit = Some(quota.limit);
         }
-        for Quota { whose, resource, limit } in quotas {
-            let Whose::Namespace(namespace) = whose else { continue };
-            sums.entry((namespace.clone(), resource.clone())).or_default().limit = Some(*limit);
+        for Claim { namespace, resource, .. } in claims {
+            sums.of_namespace(namespace.as_deref().unwrap_or("?"), &resource).used += 1;
         }
         sums
     }

@@ -95,7 +95,7 @@ fn look(
     };
     let is_consistent = snapshot.as_ref().is_none_or(|snapshot| snapshot.is_consistent);
     let text = match () {
-        () if options.json => view.as_json(path, notes),
+        () if options.json => view.as_json(path, notes)?,
         () if options.prometheus => view.as_metrics(is_consistent),
         () => view.as_table(),
     };

@@ -2,15 +2,19 @@
 
 mod rows;
 
-use std::collections::{BTreeMap, HashSet};
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
-use super::quota::Sum;
+use super::json::{DeviceJson, ElsewhereJson, HoldingJson, IdentityJson, OwnerJson, UnitJson};
+use super::quota::{Sum, Sums};
 use super::{eligible, json};
+use crate::assignment::{Assignment, Waiter};
 use crate::cli::Terminal;
 use crate::device::Device;
+use crate::error::Error;
 use crate::host::Host;
 use crate::host::account::Accounts;
 use crate::notes::Notes;
@@ -25,8 +29,7 @@ pub(super) struct View<'a> {
     pub(super) accounts: &'a Accounts,
     pub(super) holdings: Holdings<'a>,
     pub(super) resources: &'a Resources,
-    /// By namespace and resource.
-    pub(super) sums: BTreeMap<(String, String), Sum>,
+    pub(super) sums: Sums,
     pub(super) selection: &'a Selection,
     /// `None`: it cannot be told who computes on a device.
     pub(super) in_use: Option<InUse<'a>>,
@@ -56,42 +59,37 @@ impl View<'_> {
         holders
     }
 
-    pub(super) fn as_json(&self, path: &Path, notes: &Notes) -> String {
+    pub(super) fn as_json(&self, path: &Path, notes: &Notes) -> Result<String, Error> {
+        let inventory = self.holdings.inventory;
+        let others: Vec<Option<Vec<u32>>> =
+            inventory.devices.iter().enumerate().map(|(at, device)| self.others(at, device)).collect();
         let units = |device: usize| {
-            let others = self.others(device, &self.holdings.inventory.devices[device]);
             let places = self.holdings.occupancy.of_device(device).iter();
             let shown = places.filter(|place| self.selection.takes(&place.unit));
-            shown.map(|place| self.unit(place, others.as_deref())).collect()
+            shown.map(|place| self.unit(place, others[device].as_deref())).collect()
         };
-        let devices = eligible::shown(self.holdings.inventory, self.selection).into_iter();
-        let devices: Vec<Value> = devices.map(|(at, device)| json::device(device, units(at))).collect();
-        let elsewhere = self.elsewhere().into_iter();
-        let elsewhere = elsewhere.map(|at| {
-            json::elsewhere(
-                self.host,
-                self.accounts,
-                &self.holdings.record.assignments[at],
-                (self.holdings.standing)(at),
-            )
-        });
-        let waiters = self.holdings.record.waiters.iter();
-        let waiters = waiters.map(
-            |waiter| json!({ "pid": waiter.owner.pid, "amount": waiter.amount, "ticket": waiter.ticket }),
-        );
-        let mut fields = Map::new();
-        fields.insert("coordination_file".to_owned(), json!(path.to_string_lossy()));
-        fields.insert("source".to_owned(), json!(self.holdings.inventory.source));
-        fields.insert("devices".to_owned(), json!(devices));
-        fields.insert("elsewhere".to_owned(), elsewhere.collect());
-        fields.insert("namespaces".to_owned(), self.namespaces());
-        fields.insert("waiters".to_owned(), waiters.collect());
-        json::document(self.host, Some(self.holdings.inventory), fields, notes)
+        let devices = eligible::shown(inventory, self.selection).into_iter();
+        let fields = StatusJson {
+            coordination_file: path.to_string_lossy(),
+            source: &inventory.source,
+            devices: devices.map(|(at, device)| DeviceJson::of(device, units(at))).collect(),
+            elsewhere: self.elsewhere().into_iter().map(|at| self.assignment(at)).collect(),
+            namespaces: self.sums.namespaces.iter().map(NamespaceJson::of).collect(),
+            users: self.sums.users.iter().map(UserJson::of).collect(),
+            waiters: self.holdings.record.waiters.iter().map(WaiterJson::of).collect(),
+        };
+        json::document(self.host, Some(inventory), fields, notes)
     }
 
-    /// What each namespace holds of each resource, and its quota.
-    fn namespaces(&self) -> Value {
-        let sum = |((namespace, resource), Sum { used, limit }): (&(String, String), &Sum)| json!({ "namespace": namespace, "resource": resource, "used": used, "limit": limit });
-        self.sums.iter().map(sum).collect()
+    fn assignment(&self, at: usize) -> ElsewhereJson<'_> {
+        let Assignment { index, slot, identity, .. } = &self.holdings.record.assignments[at];
+        let (identity, owner) = (IdentityJson::of(identity), self.owner(at));
+        ElsewhereJson { index: *index, slot: *slot, identity, owner }
+    }
+
+    fn owner(&self, at: usize) -> OwnerJson<'_> {
+        let assignment = &self.holdings.record.assignments[at];
+        OwnerJson::of(self.host, self.accounts, assignment, (self.holdings.standing)(at))
     }
 
     /// Pids of processes that compute on a device and hold nothing of it; `None` if it cannot be told.
@@ -100,35 +98,80 @@ impl View<'_> {
         Some(self.in_use.as_ref()?.by_others(at))
     }
 
-    fn unit(&self, place: &Place<'_>, others: Option<&[u32]>) -> Value {
-        let owner = |at: &usize| {
-            json::owner(
-                self.host,
-                self.accounts,
-                &self.holdings.record.assignments[*at],
-                (self.holdings.standing)(*at),
-            )
+    fn unit<'v>(&'v self, place: &Place<'v>, others: Option<&'v [u32]>) -> UnitJson<'v> {
+        let mut owners = self.holders(place).into_iter().map(|at| self.owner(at));
+        let holding = HoldingJson {
+            resource: self.resources.name(&place.unit),
+            state: self.holdings.state(place).name(),
+            reason: self.reason(place),
+            in_use_by_others: others,
+            owner: owners.next(),
+            other_owners: owners.collect(),
         };
-        let owners: Vec<Value> = self.holders(place).iter().map(owner).collect();
-        let mut fields = Map::new();
-        fields.insert("resource".to_owned(), json!(self.resources.name(&place.unit)));
-        fields.insert("state".to_owned(), json!(self.holdings.state(place).name()));
-        fields.insert("reason".to_owned(), json!(self.reason(place)));
-        fields.insert("in_use_by_others".to_owned(), json!(others));
-        fields.insert("owner".to_owned(), json!(owners.first()));
-        fields.insert("other_owners".to_owned(), json!(owners.get(1..).unwrap_or_default()));
-        json::unit(self.holdings.inventory, &place.unit, fields)
+        UnitJson::of(self.holdings.inventory, &place.unit, Some(holding))
     }
 
     /// Why a unit is not given although no process holds it.
-    fn reason(&self, place: &Place<'_>) -> Option<String> {
+    fn reason<'v>(&'v self, place: &Place<'v>) -> Option<&'v str> {
         match self.holdings.state(place) {
-            State::Withheld => place.withheld.map(|withheld| withheld.problem.clone()),
-            State::Drained => place.drained.map(|drained| drained.reason.clone()),
-            State::Sick => {
-                self.holdings.inventory.devices[place.unit.device].health.reason().map(str::to_owned)
-            }
+            State::Withheld => place.withheld.map(|withheld| withheld.problem.as_str()),
+            State::Drained => place.drained.map(|drained| drained.reason.as_str()),
+            State::Sick => self.holdings.inventory.devices[place.unit.device].health.reason(),
             State::Free | State::Stale | State::Held | State::Unknown => None,
         }
+    }
+}
+
+#[derive(Serialize)]
+struct StatusJson<'a> {
+    coordination_file: Cow<'a, str>,
+    source: &'a str,
+    devices: Vec<DeviceJson<'a>>,
+    elsewhere: Vec<ElsewhereJson<'a>>,
+    namespaces: Vec<NamespaceJson<'a>>,
+    users: Vec<UserJson<'a>>,
+    waiters: Vec<WaiterJson>,
+}
+
+/// What a namespace holds of a resource, and its quota.
+#[derive(Serialize)]
+struct NamespaceJson<'a> {
+    namespace: &'a str,
+    resource: &'a str,
+    used: u64,
+    limit: Option<u64>,
+}
+
+impl<'a> NamespaceJson<'a> {
+    fn of(((namespace, resource), Sum { used, limit }): (&'a (String, String), &Sum)) -> NamespaceJson<'a> {
+        NamespaceJson { namespace, resource, used: *used, limit: *limit }
+    }
+}
+
+/// What a user who has a quota holds of its resource.
+#[derive(Serialize)]
+struct UserJson<'a> {
+    user: &'a str,
+    resource: &'a str,
+    used: u64,
+    limit: Option<u64>,
+}
+
+impl<'a> UserJson<'a> {
+    fn of(((user, resource), Sum { used, limit }): (&'a (String, String), &Sum)) -> UserJson<'a> {
+        UserJson { user, resource, used: *used, limit: *limit }
+    }
+}
+
+#[derive(Serialize)]
+struct WaiterJson {
+    pid: u32,
+    amount: u64,
+    ticket: u64,
+}
+
+impl WaiterJson {
+    fn of(Waiter { owner, amount, ticket, .. }: &Waiter) -> WaiterJson {
+        WaiterJson { pid: owner.pid, amount: *amount, ticket: *ticket }
     }
 }

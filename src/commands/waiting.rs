@@ -14,6 +14,7 @@ use super::queue::Queue;
 use crate::assignment::Owner;
 use crate::cli::{self, Exec};
 use crate::error::{self, Error};
+use crate::host::Host;
 use crate::host::events::{Event, Watch};
 use crate::notes::Notes;
 
@@ -89,11 +90,14 @@ impl Waiting<'_> {
     fn until_its_turn(&mut self, offer: Option<&Offer>, why: &str) -> Result<(), Error> {
         let mut was_woken = false;
         loop {
-            let look = offer.map_or_else(Look::default, |offer| self.look(offer));
+            let request = &self.options.request;
+            let context = self.context.again(&request.common, request.common.deadline);
+            let mut look = |offer| Look::at(&context, request, self.owner, offer, &mut self.watch);
+            let look = offer.map_or_else(Look::default, &mut look);
             if look.may_try && was_woken {
                 return Ok(());
             }
-            self.say(&look);
+            self.say(&look, &context.host);
             let left = self.patience.map(|patience| patience.saturating_sub(self.since.elapsed()));
             if left.is_some_and(|left| left.is_zero()) {
                 let waited = error::seconds(self.since.elapsed());
@@ -111,15 +115,9 @@ impl Waiting<'_> {
         }
     }
 
-    fn look(&mut self, offer: &Offer) -> Look {
-        let request = &self.options.request;
-        let context = self.context.again(&request.common, request.common.deadline);
-        Look::at(&context, request, self.owner, offer, &mut self.watch)
-    }
-
     /// On a terminal, for whom it waits; once for each change.
-    fn say(&mut self, look: &Look) {
-        let text = look.text(&self.context.host, self.options.request.amount);
+    fn say(&mut self, look: &Look, host: &Host) {
+        let text = look.text(host, self.options.request.amount);
         if self.said.as_ref() != Some(&text) {
             cli::tell(&text);
             self.said = Some(text);

@@ -65,6 +65,7 @@ struct Findings {
     /// What could not be read, and would be read another time.
     unread: OnceLock<(PathBuf, i32)>,
     processes: RefCell<HashMap<u32, Process>>,
+    command_lines: RefCell<HashMap<u32, Option<String>>>,
     /// The one process that is looked at again, and its open `stat`.
     watched: RefCell<Option<(u32, Rc<File>)>>,
 }

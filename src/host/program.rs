@@ -16,8 +16,14 @@ const COMMAND_LENGTH: usize = 60;
 const MOST_NAMED: usize = 3;
 
 impl Host {
-    /// What a message can call the process: printable ASCII, cut short.
+    /// What a message can call the process: printable ASCII, cut short. Read once in a run: of a thousand assignments
+    /// many have one owner.
     pub(crate) fn command_line(&self, pid: u32) -> Option<String> {
+        let mut known = self.found.command_lines.borrow_mut();
+        known.entry(pid).or_insert_with(|| self.read_command_line(pid)).clone()
+    }
+
+    fn read_command_line(&self, pid: u32) -> Option<String> {
         let words = self.arguments(pid).unwrap_or_default();
         let line = words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&b' ');
         if !line.trim_ascii().is_empty() {

@@ -12,7 +12,7 @@ mod proc;
 mod quotas;
 mod record;
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
 use super::Context;
 use crate::cli::Doctor;
@@ -22,7 +22,8 @@ use crate::notes::Notes;
 use crate::plain;
 
 /// How a thing was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum Verdict {
     Ok,
     Warn,
@@ -40,7 +41,7 @@ impl Verdict {
 }
 
 /// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Finding {
     check: &'static str,
     verdict: Verdict,
@@ -48,8 +49,9 @@ struct Finding {
 }
 
 /// What was found so far.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 struct Findings {
+    #[serde(rename = "checks")]
     list: Vec<Finding>,
 }
 
@@ -81,11 +83,6 @@ impl Findings {
         };
         self.list.iter().map(line).collect()
     }
-
-    fn json(&self) -> Value {
-        let finding = |Finding { check, verdict, text }: &Finding| json!({ "check": check, "verdict": verdict.name(), "text": text });
-        self.list.iter().map(finding).collect()
-    }
 }
 
 pub(super) fn run(context: &Context<'_>, options: &Doctor, notes: &mut Notes) -> Result<Exit, Error> {
@@ -102,8 +99,7 @@ pub(super) fn run(context: &Context<'_>, options: &Doctor, notes: &mut Notes) ->
     quotas::look(context, &mut findings);
     flink::look(context, options.flink_conf.as_deref(), found.as_ref(), &mut findings);
     let text = if options.json {
-        let fields = Map::from_iter([("checks".to_owned(), findings.json())]);
-        super::json::document(&context.host, inventory, fields, notes)
+        super::json::document(&context.host, inventory, &findings, notes)?
     } else {
         findings.text()
     };

@@ -1,11 +1,11 @@
 //! The table of `gpu-coord status`: a row for each unit, or for each of its owners.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::View;
 use crate::assignment::{Assignment, Standing, Waiter};
-use crate::commands::quota::Sum;
+use crate::commands::quota::{Sum, Sums};
 use crate::commands::table::{Paint, table};
 use crate::commands::{isolation, json};
 use crate::device::{Instance, Part, numbered};
@@ -79,15 +79,19 @@ impl View<'_> {
 
     /// Where there are quotas, or somebody has a namespace of its own.
     fn quotas(&self) -> String {
-        let is_told = self.sums.values().any(|sum| sum.limit.is_some())
+        let Sums { namespaces, users } = &self.sums;
+        let is_told = namespaces.values().any(|sum| sum.limit.is_some())
             || self.holdings.record.assignments.iter().any(|held| held.namespace.is_some());
-        if !is_told {
-            return String::new();
-        }
-        let mut rows = vec![["NAMESPACE", "RESOURCE", "USED", "LIMIT"].map(str::to_owned).to_vec()];
-        rows.extend(self.sums.iter().map(|((namespace, resource), Sum { used, limit })| {
+        let of_namespaces = is_told.then(|| self.sums_of("NAMESPACE", namespaces));
+        let of_users = (!users.is_empty()).then(|| self.sums_of("USER", users));
+        of_namespaces.into_iter().chain(of_users).collect()
+    }
+
+    fn sums_of(&self, whose: &str, sums: &BTreeMap<(String, String), Sum>) -> String {
+        let mut rows = vec![[whose, "RESOURCE", "USED", "LIMIT"].map(str::to_owned).to_vec()];
+        rows.extend(sums.iter().map(|((name, resource), Sum { used, limit })| {
             let limit = limit.map(|limit| limit.to_string()).unwrap_or_default();
-            vec![namespace.clone(), resource.clone(), used.to_string(), limit]
+            vec![name.clone(), resource.clone(), used.to_string(), limit]
         }));
         "\n".to_owned() + &table(&rows, self.terminal, None)
     }

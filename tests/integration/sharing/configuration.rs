@@ -223,7 +223,8 @@ fn the_packaged_example_is_read() {
     assert_eq!(units.matches("nvidia.com/gpu.shared").count(), 8, "{table}");
     assert_eq!(
         quotas,
-        "NAMESPACE  RESOURCE               USED  LIMIT\nteam-a     nvidia.com/gpu.shared  0     3\n"
+        "NAMESPACE  RESOURCE               USED  LIMIT\nteam-a     nvidia.com/gpu.shared  0     3\n\n\
+         USER  RESOURCE               USED  LIMIT\n1000  nvidia.com/gpu.shared  0     6\n"
     );
     host.answers("1", "0\n");
 }

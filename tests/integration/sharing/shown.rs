@@ -60,7 +60,10 @@ fn the_table_shows_slots_and_resources_and_namespaces() {
         String::new(),
         "NAMESPACE|RESOURCE|USED|LIMIT".to_owned(),
     ];
-    assert_eq!(words(&String::from_utf8(output).unwrap()), [&expected[..], &namespaces].concat());
+    let roots = u32::from(user == "root");
+    let users =
+        [String::new(), "USER|RESOURCE|USED|LIMIT".to_owned(), format!("root|nvidia.com/gpu|{roots}|7")];
+    assert_eq!(words(&String::from_utf8(output).unwrap()), [&expected[..], &namespaces, &users].concat());
 }
 
 #[test]
@@ -100,12 +103,32 @@ fn the_json_has_them_too() {
     sums.retain(|sum| sum["namespace"] == "team-a");
     let sum = |resource: &str, used: u32, limit: u32| json!({ "namespace": "team-a", "resource": resource, "used": used, "limit": limit });
     assert_eq!(sums, [sum("nvidia.com/gpu", 1, 2), sum(shared, 0, 1)]);
+    let roots = u32::from(user() == "root");
+    let users = json!([{ "user": "root", "resource": "nvidia.com/gpu", "used": roots, "limit": 7 }]);
+    assert_eq!(document["users"], users);
     let other = document["namespaces"].as_array().unwrap().iter().find(|sum| sum["namespace"] != "team-a");
     let other = other.unwrap();
     assert_eq!(
         (&other["resource"], &other["used"], &other["limit"]),
         (&json!(shared), &json!(1), &Value::Null)
     );
+}
+
+#[test]
+fn the_metrics_have_them_too() {
+    let (host, _whole, _share) = scene();
+    let output = host.command("status --prometheus").assert().code(0).stderr("").get_output().stdout.clone();
+    let text = String::from_utf8(output).unwrap();
+    for line in [
+        "gpu_coord_namespace_limit_units{namespace=\"team-a\",resource=\"nvidia.com/gpu\"} 2".to_owned(),
+        format!(
+            "gpu_coord_user_used_units{{user=\"root\",resource=\"nvidia.com/gpu\"}} {}",
+            u32::from(user() == "root")
+        ),
+        "gpu_coord_user_limit_units{user=\"root\",resource=\"nvidia.com/gpu\"} 7".to_owned(),
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+    }
 }
 
 /// Who holds what is to be seen also while the driver is broken, whatever the configuration names.
