@@ -162,7 +162,7 @@ _gpu__coord() {
                     return 0
                     ;;
                 --cgroup)
-                    COMPREPLY=($(compgen -W "any v1 v2 best-effort no" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "v1 v2 best-effort" -- "${cur}"))
                     return 0
                     ;;
                 --coordination-file)
@@ -268,7 +268,7 @@ _gpu__coord() {
                     return 0
                     ;;
                 --cgroup)
-                    COMPREPLY=($(compgen -W "any v1 v2 best-effort no" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "v1 v2 best-effort" -- "${cur}"))
                     return 0
                     ;;
                 --coordination-file)
@@ -672,7 +672,7 @@ _gpu__coord() {
                     return 0
                     ;;
                 --cgroup)
-                    COMPREPLY=($(compgen -W "any v1 v2 best-effort no" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "v1 v2 best-effort" -- "${cur}"))
                     return 0
                     ;;
                 --coordination-file)

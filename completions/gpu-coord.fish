@@ -59,11 +59,9 @@ pack\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l namespace -d 'Whose quota the units count for, instead of the owner\'s user' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l exclude -d 'All but these' -r -f
-complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l cgroup -d 'Let the owner open only what it is given: v1, v2, either (no value), or best-effort' -r -f -a "any\t''
-v1\t''
+complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l cgroup -d 'Let the owner open only what it is given: v1, v2, either (no value), or best-effort' -r -f -a "v1\t''
 v2\t''
-best-effort\t''
-no\t''"
+best-effort\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l coordination-file -d 'The record of who holds what' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_amount" -l source -d 'auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N' -r -f -a "auto\t''
 nvml\t''
@@ -106,11 +104,9 @@ pack\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l namespace -d 'Whose quota the units count for, instead of the owner\'s user' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l exclude -d 'All but these' -r -f
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l cgroup -d 'Let the owner open only what it is given: v1, v2, either (no value), or best-effort' -r -f -a "any\t''
-v1\t''
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l cgroup -d 'Let the owner open only what it is given: v1, v2, either (no value), or best-effort' -r -f -a "v1\t''
 v2\t''
-best-effort\t''
-no\t''"
+best-effort\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l coordination-file -d 'The record of who holds what' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand allocate" -l source -d 'auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N' -r -f -a "auto\t''
 nvml\t''
@@ -147,11 +143,9 @@ pack\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l namespace -d 'Whose quota the units count for, instead of the owner\'s user' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l devices -d 'Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids' -r -f
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l exclude -d 'All but these' -r -f
-complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l cgroup -d 'Let the owner open only what it is given: v1, v2, either (no value), or best-effort' -r -f -a "any\t''
-v1\t''
+complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l cgroup -d 'Let the owner open only what it is given: v1, v2, either (no value), or best-effort' -r -f -a "v1\t''
 v2\t''
-best-effort\t''
-no\t''"
+best-effort\t''"
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l coordination-file -d 'The record of who holds what' -r -F
 complete -c gpu-coord -n "__fish_gpu_coord_using_subcommand exec" -l source -d 'auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N' -r -f -a "auto\t''
 nvml\t''

@@ -24,6 +24,9 @@ pub(crate) enum Error {
     /// The whole run is bounded; `what` names what was waited for.
     #[error("the deadline of {} s passed while waiting for {what}", seconds(*limit))]
     Deadline { limit: Duration, what: String },
+    /// A source of devices had a part of the time, and gave no answer in it.
+    #[error("source {name} gave no answer in the {} s that it had of the deadline: {problem}", seconds(*limit))]
+    Late { name: &'static str, limit: Duration, problem: String },
     /// A line of a file that cannot be understood, and so is never read as "free".
     #[error("{}:{line}: {problem}", path.display())]
     Malformed { path: PathBuf, line: usize, problem: String },
@@ -92,7 +95,7 @@ impl Error {
         match self {
             Error::Usage(_) => Exit::Usage,
             Error::NotEnough(_) | Error::Interrupted => Exit::NotEnough,
-            Error::Deadline { .. } => Exit::Deadline,
+            Error::Deadline { .. } | Error::Late { .. } => Exit::Deadline,
             Error::Isolation(_) | Error::HalfIsolated(_) => Exit::Isolation,
             Error::Refused(_) => Exit::Refused,
             Error::Run { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NoCommand,

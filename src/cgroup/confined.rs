@@ -68,9 +68,12 @@ impl Confined {
 
     /// Takes back what was done, since `error` has happened.
     pub(crate) fn undo(&self, error: Error) -> Error {
-        match self.take_back() {
-            Ok(()) => error,
-            Err(problem) => Error::HalfIsolated(format!(
+        match (self.take_back(), error) {
+            (Ok(()), Error::Isolation(problem)) => {
+                Error::Isolation(format!("{problem}; nothing was changed"))
+            }
+            (Ok(()), error) => error,
+            (Err(problem), error) => Error::HalfIsolated(format!(
                 "{}; and {} was not undone: {}; `gpu-coord deallocateAll` for this owner puts it right",
                 error.chain(),
                 self.group.name(),

@@ -101,7 +101,7 @@ impl Question {
             true => format!("is not proven to be denied ({}) to", io::Error::from_raw_os_error(answer)),
             false => "was granted and is denied by a group above".to_owned(),
         };
-        Err(Error::Isolation(format!("{path} ({number}) {problem} {directory}; nothing was changed")))
+        Err(Error::Isolation(format!("{path} ({number}) {problem} {directory}")))
     }
 }
 

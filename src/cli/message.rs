@@ -49,13 +49,36 @@ impl Refusal<'_> {
 
     fn unknown(&self, word: &str) -> String {
         if !word.starts_with('-') {
-            return format!("`{word}` is one argument too many; {}", self.help());
+            let cure = self.behind_equals(word).unwrap_or_else(|| self.help());
+            return format!("`{word}` is one argument too many; {cure}");
         }
         let longs = self.command.get_arguments().flat_map(longs);
-        match nearest(word.trim_start_matches('-'), longs) {
+        match nearest(word.trim_start_matches('-'), longs).and_then(|name| self.main_name(name)) {
             Some(near) => format!("`{word}` is not an option of `{}`; did you mean `--{near}`?", self.form()),
             None => format!("`{word}` is not an option of `{}`; {}", self.form(), self.help()),
         }
+    }
+
+    /// An option whose value may be left out takes it behind `=` alone.
+    fn behind_equals(&self, word: &str) -> Option<String> {
+        let takes = |arg: &&Arg| {
+            let values = arg.get_possible_values();
+            let is_number = word.parse::<f64>().is_ok();
+            arg.is_require_equals_set()
+                && if values.is_empty() {
+                    is_number
+                } else {
+                    values.iter().any(|value| !value.is_hide_set() && value.get_name() == word)
+                }
+        };
+        let option = self.command.get_arguments().find(takes)?.get_long()?;
+        Some(format!("if it is the value of --{option}, write `--{option}={word}`"))
+    }
+
+    /// That of an option which may be known by others too.
+    fn main_name(&self, name: &str) -> Option<&str> {
+        let mut arguments = self.command.get_arguments();
+        arguments.find(|arg| longs(arg).any(|long| long == name))?.get_long()
     }
 
     fn invalid_value(&self) -> String {

@@ -509,11 +509,11 @@ impl ValueEnum for Print {
 /// As a flag of the environment it can also be 1 or 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Cgroup {
-    #[value(aliases = ["1", "true", "yes"])]
+    #[value(hide = true, aliases = ["1", "true", "yes"])]
     Any,
     V1,
     V2,
     BestEffort,
-    #[value(aliases = ["0", "false"])]
+    #[value(hide = true, aliases = ["0", "false"])]
     No,
 }

@@ -50,6 +50,11 @@ impl Stdout {
         Some(Terminal { width: width(stream), has_colours: !no_color })
     }
 
+    /// To see whether it is read still.
+    pub(crate) fn stream(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor().ok()
+    }
+
     fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
         if self.at_start == Output::Closed { Err(output(Errno::EBADF)) } else { Ok(self.stream.as_fd()) }
     }

@@ -7,6 +7,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+
 use super::report::report;
 use crate::error::Error;
 use crate::host::deadline::Deadline;
@@ -43,8 +45,17 @@ pub(crate) fn guard(deadline: Deadline, what: String) -> Guard {
             give_up(deadline, what, watched.committing_for.load(Ordering::SeqCst));
         }
     };
+    // The thread has its mask from here: it never takes the signals that the main thread blocks later.
+    let before = blocked_signals().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     drop(thread::Builder::new().spawn(watch));
+    let _ = before.and_then(|mask| mask.thread_set_mask());
     Guard { _sender: sender, state }
+}
+
+/// What must not part the record from the answer: signals that end the program, and that of a write past
+/// `RLIMIT_FSIZE`, which is to fail as on a full disk.
+pub(crate) fn blocked_signals() -> SigSet {
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGXFSZ].into_iter().collect()
 }
 
 impl Guard {

@@ -56,14 +56,18 @@ pub(super) fn document(
         warnings: &notes.warnings,
     };
     let text = serde_json::to_string_pretty(&document).map_err(|error| Error::Output(error.into()))?;
-    Ok(escaped(&text) + "\n")
+    Ok(escaped(text) + "\n")
 }
 
 /// As JSON has it for every character: those that serde leaves as they are may control a terminal, too.
-fn escaped(json: &str) -> String {
+fn escaped(json: String) -> String {
+    // What is unsafe below it serde has escaped.
+    if json.bytes().all(|byte| byte < 0x7f) {
+        return json;
+    }
     let is_unsafe = |char: char| char != '\n' && plain::is_unsafe(char);
     let mut text = String::with_capacity(json.len());
-    let mut rest = json;
+    let mut rest = json.as_str();
     while let Some(at) = rest.find(is_unsafe) {
         let (before, from) = rest.split_at(at);
         let mut chars = from.chars();

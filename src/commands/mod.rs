@@ -45,8 +45,6 @@ use std::cell::OnceCell;
 use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-
 use crate::assignment::Owner;
 use crate::cli::watchdog::{self, Guard};
 use crate::cli::{
@@ -153,7 +151,7 @@ impl Context<'_> {
     }
 
     fn watch(&self, what: String) -> Guard {
-        with_blocked_signals(|| watchdog::guard(self.deadline, what))
+        watchdog::guard(self.deadline, what)
     }
 
     /// Whether what is written at `path` coordinates with anything; asked of the default path alone, since
@@ -203,21 +201,8 @@ impl Context<'_> {
     }
 }
 
-/// From the commit on a signal must not part the record from the answer, and a write past `RLIMIT_FSIZE` is
-/// to fail as on a full disk. They stay blocked to the end.
+/// From the commit on, and to the end.
 fn block_signals() {
     // It fails only for a set that is not one.
-    let _ = blocked_signals().thread_block();
-}
-
-/// A thread that is started by `start` never takes the signals that the main thread blocks later.
-fn with_blocked_signals<T>(start: impl FnOnce() -> T) -> T {
-    let before = blocked_signals().thread_swap_mask(SigmaskHow::SIG_BLOCK);
-    let started = start();
-    let _ = before.and_then(|mask| mask.thread_set_mask());
-    started
-}
-
-fn blocked_signals() -> SigSet {
-    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGXFSZ].into_iter().collect()
+    let _ = watchdog::blocked_signals().thread_block();
 }

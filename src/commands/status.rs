@@ -1,6 +1,7 @@
 //! `gpu-coord status`: who holds what.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -33,14 +34,20 @@ const SETTLES: Duration = Duration::from_millis(50);
 const ANEW: &str = "\x1b[2J\x1b[H";
 
 pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Result<(), Error> {
-    if !options.watch {
-        let (text, _) = look(context, options, notes)?;
-        return context.print(&text, notes);
+    if options.watch {
+        context.check_strict(notes)?;
+        return watch(context, options);
     }
-    context.check_strict(notes)?;
+    let (text, _) = look(context, options, notes)?;
+    context.print(&text, notes)
+}
+
+/// Shows it again whenever something changes, until a signal comes or nobody reads any more.
+fn watch(context: &Context<'_>, options: &Status) -> Result<(), Error> {
     let is_terminal = context.stdout.terminal(true).is_some();
     let path = &options.file.coordination_file;
     let (mut watch, signals) = (Watch::new(), Signals::new());
+    context.stdout.stream().into_iter().for_each(|stream| watch.reader(stream));
     loop {
         // Each look has the time that a run has.
         let context = &Context { deadline: Deadline::after(options.common.deadline), ..context.clone() };
@@ -52,7 +59,11 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
         let is_watched = watch.processes(&owners) && is_file_watched;
         let warnings: String = notes.warnings.iter().map(|line| format!("warning: {line}\n")).collect();
         let text = if is_terminal { ANEW.to_owned() + &text + &warnings } else { text + &warnings + "\n" };
-        context.stdout.write(&text, context.deadline)?;
+        match context.stdout.write(&text, context.deadline) {
+            // Whoever read it has seen enough.
+            Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
         watch.wait(&signals, if is_watched { LONG } else { SHORT });
         thread::sleep(SETTLES);
     }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::ptr;
 use std::thread;
@@ -69,12 +69,14 @@ pub(crate) struct Watch {
     /// `None`: a user has only so many.
     inotify: Option<Inotify>,
     processes: BTreeMap<u32, OwnedFd>,
+    /// What somebody reads.
+    written_to: Option<OwnedFd>,
 }
 
 /// Why the wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The file has changed, or a process has ended.
+    /// The file has changed, a process has ended, or nobody reads any more.
     Change,
     Signal,
     Timeout,
@@ -83,7 +85,7 @@ pub(crate) enum Event {
 impl Watch {
     pub(crate) fn new() -> Watch {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
-        Watch { inotify, processes: BTreeMap::new() }
+        Watch { inotify, processes: BTreeMap::new(), written_to: None }
     }
 
     /// From now on a change of the file that is called `path` is an event. Said again of the same file it changes
@@ -108,6 +110,11 @@ impl Watch {
         self.processes.len() == pids.len()
     }
 
+    /// From now on it is an event that nobody reads any more what is written to `stream`.
+    pub(crate) fn reader(&mut self, stream: BorrowedFd<'_>) {
+        self.written_to = stream.try_clone_to_owned().ok();
+    }
+
     /// Waits for an event.
     pub(crate) fn wait(&mut self, signals: &Signals, at_most: Duration) -> Event {
         let pending = signals.pending.iter().map(|pending| pending.as_fd());
@@ -115,6 +122,8 @@ impl Watch {
         let ends = self.processes.values().map(|descriptor| descriptor.as_fd());
         let descriptors = pending.chain(inotify).chain(ends);
         let mut polled: Vec<PollFd> = descriptors.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        // That its reader is gone need not be asked for.
+        polled.extend(self.written_to.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::empty())));
         let is_event = match poll(&mut polled, timeout(at_most)) {
             Ok(ready) => ready > 0,
             Err(Errno::EINTR) => true, // this process was stopped, and has gone on
@@ -189,6 +198,16 @@ mod tests {
         assert_eq!(watch.wait(&signals, LONG), Event::Change);
         assert!(!watch.processes(&BTreeSet::from([pid + (1 << 22), other.pid()])));
         assert_eq!(watch.wait(&signals, SHORT), Event::Timeout, "the dead one is let go");
+    }
+
+    #[test]
+    fn that_nobody_reads_any_more_is_an_event() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let (mut watch, signals) = (Watch::new(), Signals::new());
+        watch.reader(writer.as_fd());
+        assert_eq!(watch.wait(&signals, SHORT), Event::Timeout);
+        drop(reader);
+        assert_eq!(watch.wait(&signals, LONG), Event::Change);
     }
 
     #[test]

@@ -28,12 +28,12 @@ pub(super) fn read(
 ) -> Result<Inventory, Error> {
     let mut ask = |probes: &[Probe], is_last| probe::first(probes, is_last, host, settings, deadline, notes);
     if let Some(vendor) = settings.vendor {
-        return ask(&vendor.probes(), true).map_err(|silent| probe::refusal(&silent));
+        return ask(&vendor.probes(), true).map_err(|silent| probe::refusal(&silent, settings));
     }
     let nvidia = ask(&Vendor::Nvidia.probes(), false);
     let of_amd = if DriverState::of(&nvidia).is_there() { vec![Probe::Sysfs] } else { Vendor::Amd.probes() };
     let amd = ask(&of_amd, true);
-    choose(nvidia, amd, notes)
+    choose(nvidia, amd, settings, notes)
 }
 
 /// A source that was chosen by name.
@@ -49,7 +49,7 @@ pub(super) fn one(
         return Err(Error::Usage(format!("--vendor {vendor} and --source {source} contradict each other")));
     }
     let asked = probe::first(&[probe], true, host, settings, deadline, notes);
-    asked.map_err(|silent| probe::refusal(&silent))
+    asked.map_err(|silent| probe::refusal(&silent, settings))
 }
 
 /// How it stands with a vendor's driver on this host.
@@ -84,7 +84,7 @@ impl DriverState {
     }
 }
 
-fn choose(nvidia: Asked, amd: Asked, notes: &mut Notes) -> Result<Inventory, Error> {
+fn choose(nvidia: Asked, amd: Asked, settings: &Settings, notes: &mut Notes) -> Result<Inventory, Error> {
     match (DriverState::of(&nvidia), DriverState::of(&amd), nvidia, amd) {
         (_, of_amd, Ok(inventory), _) if !of_amd.is_there() => Ok(inventory),
         (of_nvidia, _, nvidia, Ok(inventory)) if !of_nvidia.is_there() => {
@@ -94,18 +94,20 @@ fn choose(nvidia: Asked, amd: Asked, notes: &mut Notes) -> Result<Inventory, Err
             }
             Ok(inventory)
         }
-        (_, _, Err(nvidia), Err(amd)) => Err(neither(nvidia, amd)),
+        (_, _, Err(nvidia), Err(amd)) => Err(neither(nvidia, amd, settings)),
         (_, _, nvidia, amd) => Err(both(&nvidia, &amd)),
     }
 }
 
 /// The reasons of a vendor that is absent help nobody where the other one is not.
-fn neither(nvidia: Silent, amd: Silent) -> Error {
+fn neither(nvidia: Silent, amd: Silent, settings: &Settings) -> Error {
     let is_absent = |silent: &Silent| silent.iter().all(|(_, why)| matches!(why, Silence::Absent(_)));
     match (is_absent(&nvidia), is_absent(&amd)) {
-        (false, true) => probe::refusal(&nvidia),
-        (true, false) => probe::refusal(&amd),
-        (true, true) | (false, false) => probe::refusal(&nvidia.into_iter().chain(amd).collect::<Silent>()),
+        (false, true) => probe::refusal(&nvidia, settings),
+        (true, false) => probe::refusal(&amd, settings),
+        (true, true) | (false, false) => {
+            probe::refusal(&nvidia.into_iter().chain(amd).collect::<Silent>(), settings)
+        }
     }
 }
 
@@ -129,6 +131,7 @@ mod tests {
 
     use super::*;
     use crate::device::{Device, Identity};
+    use crate::inventory::Source;
 
     fn asked(probe: Probe, says: &str) -> Asked {
         let (why, cure) = (says.to_owned(), "mend it");
@@ -175,10 +178,12 @@ mod tests {
             ("absent",       "broken",       "the devices cannot be read: sysfs: broken; mend it"),
             ("broken",       "none",         "the devices cannot be read: procfs: broken; sysfs: none; mend it"),
             ("broken",       "broken",       "the devices cannot be read: procfs: broken; sysfs: broken; mend it"),
-            ("none",         "late",         "the deadline of 1 s passed while waiting for sysfs: late; procfs: none; mend it"),
+            ("none",         "late",         "source sysfs gave no answer in the 1 s that it had of the deadline: late; procfs: none; mend it"),
         ] {
             let mut notes = Notes::default();
-            let chosen = choose(asked(Probe::Procfs, nvidia), asked(Probe::Sysfs, amd), &mut notes);
+            let settings = Settings::of(Source::Auto);
+            let chosen =
+                choose(asked(Probe::Procfs, nvidia), asked(Probe::Sysfs, amd), &settings, &mut notes);
             let said = match chosen {
                 Ok(inventory) => std::iter::once(format!("from {}", inventory.source)).chain(notes.warnings).collect::<Vec<_>>().join(", "),
                 Err(error) => error.to_string(),

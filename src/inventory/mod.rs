@@ -85,7 +85,12 @@ pub(crate) fn read(
     };
     let source = settings.source.to_string();
     if devices.is_empty() {
-        return Err(Error::Inventory(format!("source {source} has no device")));
+        return Err(Error::Inventory(format!("source {source} has no device; name one that has")));
+    }
+    if let Some(vendor) = settings.vendor {
+        notes.warn(format!(
+            "--vendor {vendor} says nothing of source {source}, which is no vendor's; leave it out"
+        ));
     }
     notes.detail(answered(&source, devices.len(), since));
     Ok(Inventory { source, driver_version: None, devices, tells_instances: true })
@@ -136,7 +141,7 @@ mod tests {
     #[test]
     fn an_inventory_is_never_empty() {
         let error = inventory("simulated:0").expect_err("no device");
-        assert_eq!(error.to_string(), "source simulated:0 has no device");
+        assert_eq!(error.to_string(), "source simulated:0 has no device; name one that has");
         let error = inventory("procfs").expect_err("no driver");
         assert!(error.to_string().starts_with("no GPU on this host: procfs: "), "{error}");
     }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
 use crate::inventory::answer::{Answer, Found, Silence};
-use crate::inventory::source::Probe;
+use crate::inventory::source::{Probe, Source};
 use crate::inventory::{Settings, amd_smi, answered, distinct, nvidia_smi, nvml, procfs, rocm_smi, sysfs};
 use crate::notes::Notes;
 
@@ -93,8 +93,14 @@ fn accept(probe: Probe, found: Found, silent: &[(Probe, Silence)], notes: &mut N
 
 /// Why there is no inventory: too slow before broken, and broken before "there is no device", since a
 /// source that failed could have named one.
-pub(super) fn refusal(silent: &[(Probe, Silence)]) -> Error {
-    let mut none = "`--source file:PATH` or simulated:N need no driver";
+pub(super) fn refusal(silent: &[(Probe, Silence)], settings: &Settings) -> Error {
+    let mut none = match (&settings.driver_root, &settings.source) {
+        (Some(_), _) => {
+            "see that --driver-root names the directory that the driver's `usr` lies in, or leave it out"
+        }
+        (None, Source::Probe(_)) => "leave --source out, so that every source is asked",
+        (None, _) => "`--source file:PATH` or simulated:N need no driver",
+    };
     const UNSURE: &str = "run it by hand, and see that it is the vendor's own";
     let (mut broken, mut unsure) = (None, None);
     for (probe, why) in silent {
@@ -122,8 +128,9 @@ pub(super) fn reasons<'a>(silent: impl Iterator<Item = &'a (Probe, Silence)>) ->
 /// The source that was waited for comes first.
 fn late(probe: Probe, limit: Duration, cure: &str, silent: &[(Probe, Silence)]) -> Error {
     let (waited, others): (Vec<_>, Vec<_>) = silent.iter().partition(|(other, _)| *other == probe);
-    let reasons = reasons(waited.into_iter().chain(others));
-    Error::Deadline { limit, what: format!("{reasons}; {cure}") }
+    let mut clauses: Vec<String> = waited.iter().map(|(_, why)| why.to_string()).collect();
+    clauses.extend(others.iter().map(|silence| reasons([*silence].into_iter())));
+    Error::Late { name: probe.name(), limit, problem: format!("{}; {cure}", clauses.join("; ")) }
 }
 
 #[cfg(test)]
@@ -162,10 +169,11 @@ mod tests {
             (nothing(false), absent(),       Exit::Host,     "the devices cannot be read: nvidia-smi: none; procfs: not there; run it by hand"),
             (broken(),       absent(),       Exit::Host,     "the devices cannot be read: nvidia-smi: cannot list it: Input/output error; procfs: not there; mend it"),
             (nothing(false), broken(),       Exit::Host,     "the devices cannot be read: nvidia-smi: none; procfs: cannot list it"),
-            (late(),         broken(),       Exit::Deadline, "the deadline of 0.5 s passed while waiting for nvidia-smi: it did not end; procfs: cannot list it: Input/output error; "),
-            (absent(),       late(),         Exit::Deadline, "waiting for procfs: it did not end; nvidia-smi: not there; wait longer"),
+            (late(),         broken(),       Exit::Deadline, "source nvidia-smi gave no answer in the 0.5 s that it had of the deadline: it did not end; procfs: cannot list it: Input/output error; "),
+            (absent(),       late(),         Exit::Deadline, "source procfs gave no answer in the 0.5 s that it had of the deadline: it did not end; nvidia-smi: not there; wait longer"),
         ] {
-            let error = refusal(&[(Probe::NvidiaSmi, smi), (Probe::Procfs, procfs)]);
+            let silent = [(Probe::NvidiaSmi, smi), (Probe::Procfs, procfs)];
+            let error = refusal(&silent, &Settings::of(Source::Auto));
             assert!(error.to_string().contains(says), "{error}");
             assert_eq!(error.exit(), exit, "{error}");
         }

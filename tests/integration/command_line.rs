@@ -116,7 +116,7 @@ fn what_clap_refuses_is_one_line_of_ours() {
         ("help nothing", "`nothing` is not a command; see `gpu-coord --help`"),
         ("help discover", "`discover` is not a command; see `gpu-coord --help`"),
 
-        ("2 --enable-coordinatoin", "`--enable-coordinatoin` is not an option of `gpu-coord AMOUNT`; did you mean `--enable-coordination`?"),
+        ("2 --enable-coordinatoin", "`--enable-coordinatoin` is not an option of `gpu-coord AMOUNT`; did you mean `--enable-coordination-mode`?"),
         ("2 --enable", "`--enable` is not an option of `gpu-coord AMOUNT`; did you mean `--enable-coordination-mode`?"),
         ("2 --Print=uuid", "`--Print` is not an option of `gpu-coord AMOUNT`; did you mean `--print`?"),
         ("2 --hlep", "`--hlep` is not an option of `gpu-coord AMOUNT`; did you mean `--help`?"),
@@ -127,6 +127,9 @@ fn what_clap_refuses_is_one_line_of_ours() {
         ("deallocateAll --print=uuid", "`--print` is not an option of `gpu-coord deallocateAll`; see `gpu-coord deallocateAll --help`"),
 
         ("2 3", "`3` is one argument too many; see `gpu-coord 1 --help`"),
+        ("2 1", "`1` is one argument too many; see `gpu-coord 1 --help`"),
+        ("2 --cgroup v1", "`v1` is one argument too many; if it is the value of --cgroup, write `--cgroup=v1`"),
+        ("exec 2 --wait 30 -- true", "`30` is one argument too many; if it is the value of --wait, write `--wait=30`"),
         ("2 status", "`status` is one argument too many; see `gpu-coord 1 --help`"),
         ("2 -- 3", "`3` is one argument too many; see `gpu-coord 1 --help`"),
         ("2 null null", "`null` is one argument too many; see `gpu-coord 1 --help`"),
@@ -142,6 +145,7 @@ fn what_clap_refuses_is_one_line_of_ours() {
         ("2 --print=", "--print needs a value; it takes index, host-index, uuid, pci, env, json or spark"),
         ("2 --print=uid", "--print cannot be `uid`: it takes index, host-index, uuid, pci, env, json or spark"),
         ("status --json=yes", "--json takes no value, not `yes`"),
+        ("2 --cgroup=v3", "--cgroup cannot be `v3`: it takes v1, v2 or best-effort"),
         ("2 --deadline 0", "--deadline cannot be `0`: it takes seconds, more than 0 and at most 86400"),
         ("2 --deadline=-1", "--deadline cannot be `-1`: it takes seconds, more than 0 and at most 86400"),
         ("2 --deadline NaN", "--deadline cannot be `NaN`: it takes seconds, more than 0 and at most 86400"),

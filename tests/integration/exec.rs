@@ -169,7 +169,7 @@ fn odd_command_lines_are_told_apart() {
     refuses(
         exec(&host, "1 --wait 5", &["true"]),
         2,
-        "`5` is one argument too many; see `gpu-coord exec --help`",
+        "`5` is one argument too many; if it is the value of --wait, write `--wait=5`",
     );
     refuses(
         exec(&host, "2", &["true"]),

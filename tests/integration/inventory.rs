@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::sandbox::{PROGRAM, skip};
+use crate::sandbox::{PROGRAM, Sandbox, skip};
 use crate::strace;
+use crate::strict::is_refused_if_strict;
 use crate::tree::{FOR_EVER, Tree, write_script};
 
 const ROW: &str = "0, GPU-1-a, 00000000:01:00.0, NVIDIA L4, 23034, 1, P8, Default, 0, 550.54.15, Disabled";
@@ -68,11 +69,15 @@ fn a_tool_that_misbehaves_is_no_source() {
 #[test]
 fn a_tool_that_sleeps_is_ended_with_all_that_it_started() {
     let host = with_smi("echo $$ >> pids; sleep 1000 & echo $! >> pids; wait");
-    host.refuses(&["--deadline", "1"], 3, "passed while waiting for nvidia-smi: it did not end within ");
+    host.refuses(
+        &["--deadline", "1"],
+        3,
+        "source nvidia-smi gave no answer in the 0.5 s that it had of the deadline: it did not end within ",
+    );
     host.refuses(
         &["--deadline", "1", "--source", "nvidia-smi"],
         3,
-        "the deadline of 1 s passed while waiting",
+        "source nvidia-smi gave no answer in the 1 s that it had of the deadline: it did not end within 1 s; ",
     );
     host.refuses(&["--deadline", "1"], 3, "nvidia-smi -pm 1");
     for pid in pids(&host.path("pids"), 6) {
@@ -457,4 +462,13 @@ fn a_tool_that_is_not_there_costs_no_process() {
         assert_eq!(processes(&Tree::new(), source), 0, "{source}");
         assert_eq!(processes(&Tree::new().tool(source, "exit 9"), source), 1, "{source} is there");
     }
+}
+
+/// Nobody's devices are a vendor's.
+#[test]
+fn a_vendor_beside_devices_of_any_kind_is_warned_of() {
+    let host = Sandbox::with_gpus(1);
+    let warning = "gpu-coord: warning: --vendor amd says nothing of source simulated:1, which is no vendor's; leave it out\n";
+    host.command("allocate 1 --vendor amd --no-coordination").assert().code(0).stdout("0\n").stderr(warning);
+    is_refused_if_strict(host.program("allocate 1 --vendor amd"), &host.file(), warning);
 }

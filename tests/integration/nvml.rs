@@ -324,7 +324,11 @@ fn a_host_below_a_root_is_not_asked_of() {
 #[test]
 fn one_that_hangs_is_ended() {
     let host = Host::new().with("DO", "hang");
-    host.refuses("devices --deadline 1", 3, "passed while waiting for nvml: it did not end within ");
+    host.refuses(
+        "devices --deadline 1",
+        3,
+        "source nvml gave no answer in the 0.5 s that it had of the deadline: it did not end within ",
+    );
     host.refuses("devices --deadline 1 --source nvml", 3, "turn it on (`nvidia-smi -pm 1`");
     let running = Running::start(host.command("devices --deadline 4"));
     wait_until("the child runs", || !children(running.pid()).is_empty());

@@ -181,6 +181,20 @@ fn a_change_is_shown_when_it_happens() {
     assert_eq!(watching.next(&stale), ["free", "free"]);
 }
 
+/// As behind `head -1`, where nothing changes any more.
+#[test]
+fn it_ends_with_whoever_reads_it() {
+    let host = Sandbox::with_gpus(1);
+    let mut command = host.program("status --watch");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("INDEX"));
+    drop(lines);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""));
+}
+
 #[test]
 fn watching_costs_nothing_while_nothing_happens() {
     let owner = Process::start();

@@ -78,7 +78,10 @@ fn read(mut answer: File, deadline: Deadline) -> io::Result<()> {
             Err(errno) => return Err(errno.into()),
         }
     }
-    answer.read_exact(&mut said)?;
+    answer.read_exact(&mut said).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::other("the process that writes to it was ended"),
+        _ => error,
+    })?;
     match i32::from_ne_bytes(said) {
         0 => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno)),

@@ -89,7 +89,7 @@ fn what_is_not_proven_is_undone() {
                 stage.cell.write("devices.deny", &format!("c {MAJOR}:{minor} rwm")).unwrap();
                 format!(
                     "cannot write `c {MAJOR}:{minor} rwm` to {group}/devices.allow: the kernel allows it to \
-                     CAP_SYS_ADMIN alone, and allows nothing that the group above denies"
+                     CAP_SYS_ADMIN alone, and allows nothing that the group above denies; nothing was changed"
                 )
             }
             Version::V2 => {
