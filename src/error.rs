@@ -47,9 +47,6 @@ pub(crate) enum Error {
     /// No inventory could be read, and why.
     #[error("{0}")]
     Inventory(String),
-    /// The host is not set up as the configuration says.
-    #[error("{0}")]
-    Host(String),
     /// A warning, where each is to be an error.
     #[error("{0} (an error by --strict)")]
     Strict(String),
@@ -107,7 +104,6 @@ impl Error {
             | Error::Inventory(_)
             | Error::Owner(_)
             | Error::Strict(_)
-            | Error::Host(_)
             | Error::Output(_)
             | Error::NotUndone { .. } => Exit::Host,
         }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Config, MigStrategy, SharedDevices, SharedResource, Way};
 use crate::device::{Instance, Inventory, Part, Unit};
+use crate::error::Error;
 
 /// What the units of a host are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +29,10 @@ impl Resources {
         config: Option<&Config>,
         inventory: &mut Inventory,
         domain: &str,
-    ) -> Result<Resources, String> {
+    ) -> Result<Resources, Error> {
         let plain = format!("{domain}/gpu");
-        let names = names(inventory, config.and_then(|config| config.mig), &plain)?;
+        let names =
+            names(inventory, config.and_then(|config| config.mig), &plain).map_err(Error::Inventory)?;
         let mut resources = Resources {
             names,
             shared: BTreeMap::new(),
@@ -38,10 +40,14 @@ impl Resources {
             is_configured: config.is_some_and(|config| config.mig.is_some() || config.sharing.is_some()),
             fails_requests_greater_than_one: false,
         };
-        let Some(sharing) = config.and_then(|config| config.sharing.as_ref()) else { return Ok(resources) };
+        let sharing = config.and_then(|config| Some((config, config.sharing.as_ref()?)));
+        let Some((config, sharing)) = sharing else { return Ok(resources) };
         resources.fails_requests_greater_than_one = sharing.fails_requests_greater_than_one;
-        let chosen = sharing.resources.iter().map(|shared| Ok((shared, resources.parts(shared, inventory)?)));
-        for (shared, parts) in chosen.collect::<Result<Vec<_>, String>>()? {
+        let chosen = sharing.resources.iter().map(|shared| {
+            let parts = resources.parts(shared, inventory);
+            parts.map(|parts| (shared, parts)).map_err(|problem| config.error(shared.position, problem))
+        });
+        for (shared, parts) in chosen.collect::<Result<Vec<_>, Error>>()? {
             for part in parts {
                 resources.share(part, shared, sharing.way, inventory);
             }
@@ -220,7 +226,7 @@ fn named(inventory: &Inventory, of: &[Part], text: &str, shared: &SharedResource
     };
     of.iter().find(is_it).copied().ok_or_else(|| {
         format!(
-            "`{text}` among the shared devices of {} is no device of that resource on this host",
+            "`{text}` among the shared devices of {} is no device of that resource on this host; `gpu-coord devices` shows them",
             shared.name
         )
     })
@@ -254,7 +260,11 @@ mod tests {
 
     fn resources(text: &str, inventory: &mut Inventory) -> Result<Resources, String> {
         let config = config::parse(text, None).unwrap();
-        Resources::of(Some(&config).filter(|_| !text.is_empty()), inventory, "nvidia.com")
+        let resources = Resources::of(Some(&config).filter(|_| !text.is_empty()), inventory, "nvidia.com");
+        resources.map_err(|error| match error {
+            Error::Configuration { problem, .. } => problem,
+            error => error.to_string(),
+        })
     }
 
     /// `0`, `0#1` (a share), `0:1` (an instance), `0:1#1`.
@@ -307,7 +317,7 @@ mod tests {
     #[rustfmt::skip] // a table
     fn shares_by_configuration() {
         let divided: Option<&[&str]> = Some(&["1g.5gb", "1g.5gb", "2g.10gb"]);
-        let missing = |item: &str, name: &str| Err(format!("`{item}` among the shared devices of {name} is no device of that resource on this host"));
+        let missing = |item: &str, name: &str| Err(format!("`{item}` among the shared devices of {name} is no device of that resource on this host; `gpu-coord devices` shows them"));
         let ok = |text: &str| Ok(text.to_owned());
         for (case, ways, devices, told) in [
             ("all",                     "resources: [{name: gpu, replicas: 2}]",                                        &[WHOLE, WHOLE][..], ok("gpu: 0#0 0#1 1#0 1#1")),

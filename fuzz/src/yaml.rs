@@ -17,7 +17,7 @@ pub(crate) fn config(bytes: &[u8]) {
     let text = lossy(bytes);
     for key in [None, Some("a")] {
         match crate::config::parse(&text, key) {
-            Ok(config) => assert!(config.options.iter().all(|option| option.place.0 >= 1)),
+            Ok(config) => assert!(config.options.iter().all(|option| option.position.0 >= 1)),
             Err(problem) => is_placed(&problem, &text),
         }
     }
@@ -27,7 +27,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let text = lossy(bytes);
     let config = crate::config::parse(SHARING, None).unwrap_or_else(|problem| panic!("{problem:?}"));
     let host = HostRules {
-        offered: &|name| name.map_or(1, str::len),
+        offered: &|asked| Ok(asked.resource.map_or(1, str::len)),
         executable: &|path| {
             if path.starts_with("/") { Ok(PathBuf::from(path)) } else { Err("is no file".to_owned()) }
         },

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::{Finding, Rules};
+use super::{Finding, Offered, Rules};
 use crate::nearest::nearest;
 
 /// Flink's own, where no path is set.
@@ -81,7 +81,9 @@ impl Script<'_> {
         } else if let Some(host) = rules.host.as_ref().filter(|_| self.sees_the_host) {
             match (host.executable)(Path::new(path)) {
                 Ok(resolved) => return program(&resolved),
-                Err(problem) => say(format!("the script {path} {problem} on this host")),
+                Err(problem) => say(format!(
+                    "the script {path} {problem} on this host; name where gpu-coord is, or install it there"
+                )),
             }
         }
         program(Path::new(path))
@@ -122,28 +124,41 @@ impl Script<'_> {
     /// Of which resource, and whether they can be had.
     fn units(&self, program: Program, rules: &Rules<'_>, findings: &mut Vec<Finding>) {
         let (amount, line) = self.amount;
-        let asked = self.resource().filter(|_| program == Program::GpuCoord);
-        if program == Program::GpuCoord {
-            let resource = asked.as_deref().unwrap_or("nvidia.com/gpu");
+        let is_ours = program == Program::GpuCoord;
+        let says = |option| self.value(option).filter(|_| is_ours);
+        let asked =
+            Offered { resource: says("--resource"), devices: says("--devices"), exclude: says("--exclude") };
+        if is_ours {
+            let resource = asked.resource.unwrap_or("nvidia.com/gpu");
             findings.extend(rules.over(line, &format!("`{}`", self.name), resource, amount));
         }
         let Some(host) = rules.host.as_ref().filter(|_| self.sees_the_host) else { return };
-        let offered = (host.offered)(asked.as_deref());
-        if amount > offered as u128 {
-            let of = asked.map(|resource| format!(" of {resource}")).unwrap_or_default();
-            let text = format!("`{}` asks for {amount} units{of}, and this host has {offered}", self.name);
-            findings.push(Finding::new(line, text));
+        match (host.offered)(&asked) {
+            Ok(offered) if amount <= offered as u128 => {}
+            Ok(offered) => {
+                let of = asked.resource.map(|resource| format!(" of {resource}")).unwrap_or_default();
+                let text =
+                    format!("`{}` asks for {amount} units{of}, and this host has {offered}", self.name);
+                findings.push(Finding::new(line, text));
+            }
+            Err(problem) => {
+                let line = self.args.as_ref().map_or(line, |(_, line)| *line);
+                findings.push(Finding::new(line, problem));
+            }
         }
     }
 
-    /// What `--resource` says.
-    fn resource(&self) -> Option<String> {
+    /// What an option of the args says.
+    fn value(&self, option: &str) -> Option<&str> {
         let mut words = self.args.as_ref()?.0.split_ascii_whitespace();
-        words.find_map(|word| word.strip_prefix("--resource=").map(str::to_owned)).or_else(|| {
-            let mut words = self.args.as_ref()?.0.split_ascii_whitespace();
-            words.find(|word| *word == "--resource")?;
-            words.next().map(str::to_owned)
-        })
+        while let Some(word) = words.next() {
+            match word.strip_prefix(option) {
+                Some("") => return words.next(),
+                Some(value) if value.starts_with('=') => return Some(&value[1..]),
+                _ => {}
+            }
+        }
+        None
     }
 }
 

@@ -46,10 +46,19 @@ pub(crate) struct Rules<'a> {
 }
 
 pub(crate) struct HostRules<'a> {
-    /// How many units there are of a resource, or of the one that is given if nothing is said.
-    pub(crate) offered: &'a dyn Fn(Option<&str>) -> usize,
+    /// How many units there are, or why a list names none.
+    pub(crate) offered: &'a dyn Fn(&Offered<'_>) -> Result<usize, String>,
     /// The executable that a path leads to, or what is wrong with it.
     pub(crate) executable: &'a dyn Fn(&Path) -> Result<PathBuf, String>,
+}
+
+/// What units are asked for, as the options have it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Offered<'a> {
+    /// `None`: the one that is given if nothing is said.
+    pub(crate) resource: Option<&'a str>,
+    pub(crate) devices: Option<&'a str>,
+    pub(crate) exclude: Option<&'a str>,
 }
 
 impl Rules<'_> {

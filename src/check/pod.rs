@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::quantity::{self, Mistake};
-use super::{Finding, Rules, names};
+use super::{Finding, Offered, Rules, names};
 use crate::config::yaml::{Entry, Node, Problem, get};
 use crate::nearest::nearest;
 
@@ -187,7 +187,8 @@ fn too_many(requests: &[Demand], within: &str, rules: &Rules<'_>) -> Vec<Finding
         }
     }
     let over = needs.into_iter().filter_map(|(resource, (staying, at_start, line))| {
-        let (amount, offered) = (staying.max(at_start), (host.offered)(Some(resource)));
+        let asked = Offered { resource: Some(resource), ..Offered::default() };
+        let (amount, offered) = (staying.max(at_start), (host.offered)(&asked).unwrap_or(0));
         let text = format!("{within}: a pod needs {amount} of {resource}, and this host has {offered}");
         (amount > offered as u128).then(|| Finding::new(line, text))
     });

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::sys::stat::{SFlag, stat};
 
@@ -22,15 +22,8 @@ const LARGEST: u64 = 64 << 20;
 /// Read if it is there.
 const DEFAULT: &str = "/etc/gpu-coord/config.yaml";
 
-/// What is read, and from where.
-#[derive(Debug)]
-pub(super) struct Configuration {
-    pub(super) path: PathBuf,
-    pub(super) config: Config,
-}
-
 /// The file that `--config` names has to be there.
-pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Configuration>, Error> {
+pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Config>, Error> {
     let path = common.config.as_deref().unwrap_or(Path::new(DEFAULT));
     let _guard = common.config.as_deref().and_then(|path| guard(common, path));
     let bytes = match contents(path) {
@@ -53,7 +46,7 @@ pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Configur
             path.display()
         ));
     }
-    Ok(Some(Configuration { path: path.to_owned(), config }))
+    Ok(Some(Config { path: path.to_owned(), ..config }))
 }
 
 /// Bounds what follows where the file lies on a file system that can hang, by what the deadline is so far.
@@ -82,13 +75,13 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The options that the file sets.
-pub(super) fn defaults(path: &Path, options: &[Preset]) -> Result<Vec<Variable>, Error> {
+pub(super) fn defaults(config: &Config) -> Result<Vec<Variable>, Error> {
     let known = |option: &&Preset| variables::is_option(&option.name) && !option.name.starts_with("config");
-    if let Some(Preset { name, place: (line, column), .. }) = options.iter().find(|option| !known(option)) {
+    if let Some(Preset { name, position, .. }) = config.options.iter().find(|option| !known(option)) {
         let near = variables::nearest_option(name).filter(|near| near != name);
         let hint = near.map(|near| format!("; did you mean `{near}`?"));
         let problem = format!("`{name}` is no option that can be set here{}", hint.unwrap_or_default());
-        return Err(Error::Configuration { path: path.to_owned(), line: *line, column: *column, problem });
+        return Err(config.error(*position, problem));
     }
-    Ok(options.iter().map(|option| Variable::of_option(&option.name, &option.value)).collect())
+    Ok(config.options.iter().map(|option| Variable::of_option(config, option)).collect())
 }

@@ -150,6 +150,15 @@ impl Refusal<'_> {
     }
 }
 
+/// The options that clap refuses, without `--`.
+pub(super) fn arguments(error: &clap::Error) -> Vec<String> {
+    let named = [ContextKind::InvalidArg, ContextKind::PriorArg].map(|kind| error.get(kind));
+    let texts = named.into_iter().flatten().map(ToString::to_string);
+    texts
+        .filter_map(|text| Some(text.split([' ', '=', '[']).next()?.strip_prefix("--")?.to_owned()))
+        .collect()
+}
+
 /// The names of an option, without `--`.
 fn longs(arg: &Arg) -> impl Iterator<Item = &str> {
     arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default())

@@ -8,10 +8,10 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, FromArgMatches};
 
 use super::arguments;
-use super::configuration::{self, Configuration};
+use super::configuration;
 use super::environment::Environment;
 use super::late::Late;
-use super::message::{Medium, explain};
+use super::message::{Medium, arguments, explain};
 use super::options::{
     Allocate, Cli, Command, Common, DEFAULT_COORDINATION_FILE, Discover, Drain, Exec, FileOptions, Release,
     SourceOptions, Undrain,
@@ -55,17 +55,14 @@ pub(super) fn parse(
     let matches = with_variables(&mut parser, &words, given, variables, &[])?;
     let mut command = command(&parser, matches, is_privileged, notes)?;
     let configuration = configuration::read(command.common(), notes)?;
-    if let Some(Configuration { path, config }) = &configuration
-        && !config.options.is_empty()
-    {
-        let defaults = configuration::defaults(path, &config.options)?;
-        let of_file = |error: Error| Error::File { path: path.clone(), problem: format!("options: {error}") };
+    if let Some(config) = configuration.as_ref().filter(|config| !config.options.is_empty()) {
+        let defaults = configuration::defaults(config)?;
         // They have passed before.
         let given = parser.try_get_matches_from_mut(&words).map_err(|error| broken(&error))?;
-        let matches = with_variables(&mut parser, &words, given, variables, &defaults).map_err(of_file)?;
+        let matches = with_variables(&mut parser, &words, given, variables, &defaults)?;
         command = self::command(&parser, matches, is_privileged, &mut Notes::default())?;
     }
-    Ok(Task::Run(Box::new(command), configuration.map(|configuration| Box::new(configuration.config))))
+    Ok(Task::Run(Box::new(command), configuration.map(Box::new)))
 }
 
 /// Why these words would be refused, whatever the environment; `None`: they would not.
@@ -105,7 +102,15 @@ fn with_variables(
     // passed, the file's.
     let medium = if defaults.is_empty() { Medium::Environment } else { Medium::File };
     let parsed = parser.try_get_matches_from_mut(&words);
-    parsed.map_err(|error| explain(&error, chosen(parser, &words), medium))
+    parsed.map_err(|error| {
+        let (command, arguments) = (chosen(parser, &words), arguments(&error));
+        let refusal = explain(&error, command, medium);
+        // Of two that contradict each other, the first in the file.
+        match defaults.iter().find(|variable| variable.is_among(&arguments, command)) {
+            Some(variable) => variable.refuse(refusal.to_string()),
+            None => refusal,
+        }
+    })
 }
 
 /// The command that the words name, or all that the parser reads.

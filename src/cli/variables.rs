@@ -4,12 +4,15 @@
 //! line wins: a variable is passed over if its option, or one that contradicts it, is given there.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 
 use super::late;
 use super::options::{Cli, Discover};
+use crate::config::yaml::Position;
+use crate::config::{Config, Preset};
 use crate::error::Error;
 use crate::nearest::nearest;
 
@@ -28,6 +31,8 @@ pub(super) struct Variable {
     value: OsString,
     /// As it stands where it is set.
     spelt: String,
+    /// In which file, and where, if it is in one.
+    place: Option<(PathBuf, Position)>,
 }
 
 impl Variable {
@@ -35,7 +40,7 @@ impl Variable {
     pub(super) fn new(name: &OsStr, value: &OsStr) -> Option<Variable> {
         let is_set = name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) && !value.is_empty();
         let name = name.to_string_lossy().into_owned();
-        is_set.then(|| Variable { spelt: name.clone(), name, value: value.to_owned() })
+        is_set.then(|| Variable { spelt: name.clone(), name, value: value.to_owned(), place: None })
     }
 
     /// The AMOUNT of a call without any words.
@@ -45,8 +50,23 @@ impl Variable {
     }
 
     /// As which an option is set in the configuration file.
-    pub(super) fn of_option(name: &str, value: &str) -> Variable {
-        Variable { name: name_of(name), value: value.into(), spelt: format!("`{name}`") }
+    pub(super) fn of_option(config: &Config, Preset { name, value, position }: &Preset) -> Variable {
+        let place = Some((config.path.clone(), *position));
+        Variable { name: name_of(name), value: value.into(), spelt: format!("`{name}`"), place }
+    }
+
+    /// Why it cannot be so, and where.
+    pub(super) fn refuse(&self, problem: String) -> Error {
+        match self.place.clone() {
+            None => Error::Usage(problem),
+            Some((path, (line, column))) => Error::Configuration { path, line, column, problem },
+        }
+    }
+
+    /// Whether it sets one of these options.
+    pub(super) fn is_among(&self, options: &[String], command: &Command) -> bool {
+        let long = self.arg(command).and_then(Arg::get_long);
+        long.is_some_and(|long| options.iter().any(|option| option == long))
     }
 
     fn arg<'a>(&self, command: &'a Command) -> Option<&'a Arg> {
@@ -70,7 +90,7 @@ impl Variable {
         match value.to_ascii_lowercase().as_str() {
             "1" | "true" | "yes" => Ok(true),
             "0" | "false" | "no" => Ok(false),
-            _ => Err(Error::Usage(format!(
+            _ => Err(self.refuse(format!(
                 "{} cannot be `{value}`: it takes 1, true, yes, 0, false or no",
                 self.spelt
             ))),
@@ -116,7 +136,8 @@ fn set<'a>(variables: &'a [Variable], command: &'a Command) -> Result<Vec<(&'a A
     for variable in variables {
         let Some(arg) = variable.arg(command) else { continue };
         if let Some((_, other)) = set.iter().find(|(other, _)| other.get_id() == arg.get_id()) {
-            return Err(Error::Usage(format!("{} and {} set the same option", other.spelt, variable.spelt)));
+            let problem = format!("{} and {} set the same option", other.spelt, variable.spelt);
+            return Err(variable.refuse(problem));
         }
         set.push((arg, variable));
     }

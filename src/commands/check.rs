@@ -8,21 +8,20 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::Context;
-use crate::check::{self, HostRules, Rules};
+use super::{Context, eligible};
+use crate::check::{self, HostRules, Offered, Rules};
 use crate::cli::{self, Check};
 use crate::config::yaml::{LARGEST, Problem};
 use crate::device::Inventory;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::notes::Notes;
+use crate::selection::{List, Selection};
 use crate::sharing::Resources;
 
 pub(super) fn run(context: &Context<'_>, options: &Check, notes: &mut Notes) -> Result<Exit, Error> {
     let host = options.host.then(|| context.inventory(&options.source, notes)).transpose()?;
-    let offered = |name: Option<&str>| {
-        host.as_ref().map_or(0, |(inventory, resources)| offered(inventory, resources, name))
-    };
+    let offered = |asked: &Offered<'_>| offered(host.as_ref(), asked);
     let rules = Rules {
         config: context.config,
         refusal: &cli::refusal,
@@ -45,8 +44,17 @@ fn wrong(path: &Path, line: usize, column: usize, problem: String) -> Error {
     Error::Configuration { path: path.to_owned(), line, column, problem }
 }
 
-pub(super) fn offered(inventory: &Inventory, resources: &Resources, name: Option<&str>) -> usize {
-    resources.only(inventory.units().collect(), name, inventory).map_or(0, |units| units.len())
+/// How many units of a host are what is asked for.
+pub(super) fn offered(
+    host: Option<&(Inventory, Resources)>,
+    Offered { resource, devices, exclude }: &Offered<'_>,
+) -> Result<usize, String> {
+    let Some((inventory, resources)) = host else { return Ok(0) };
+    let list = |text: &Option<&str>| text.map(str::parse::<List>).transpose();
+    let selection = Selection::of(inventory, list(devices)?.as_ref(), list(exclude)?.as_ref())?;
+    let name = resource.map(eligible::qualified);
+    let units = resources.only(inventory.units().collect(), name.as_deref(), inventory).unwrap_or_default();
+    Ok(units.iter().filter(|unit| selection.takes(unit)).count())
 }
 
 /// Whatever can be read, as `<(helm template ...)` makes it: its writer is waited for.

@@ -104,6 +104,6 @@ fn is_host(context: &Context<'_>) -> bool {
 }
 
 /// A name without a domain is NVIDIA's, as in the configuration.
-fn qualified(name: &str) -> String {
+pub(super) fn qualified(name: &str) -> String {
     if name.contains('/') { name.to_owned() } else { format!("nvidia.com/{name}") }
 }

@@ -177,7 +177,7 @@ impl Context<'_> {
             Some(Vendor::Amd) => "amd.com",
             Some(Vendor::Nvidia) | None => "nvidia.com",
         };
-        Resources::of(self.config, inventory, domain).map_err(Error::Inventory)
+        Resources::of(self.config, inventory, domain)
     }
 
     fn settings(&self, options: &SourceOptions) -> Settings {

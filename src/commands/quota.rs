@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::assignment::{Assignment, Owner};
-use crate::config::{Quota, Whose};
+use crate::config::{Config, Quota, Whose};
 use crate::device::Unit;
 use crate::error::Error;
 use crate::host::Host;
@@ -51,15 +51,13 @@ impl<'a> Counting<'a> {
     /// Fails if the owner may not have the units beside what it and its like hold.
     pub(super) fn check(
         &self,
-        quotas: &[Quota],
+        config: Option<&Config>,
         owner: &Owner,
         namespace: Option<&str>,
         units: &[Unit],
     ) -> Result<(), Error> {
-        if quotas.is_empty() {
-            return Ok(());
-        }
-        let users = self.users(quotas, owner)?;
+        let Some(config) = config.filter(|config| !config.quotas.is_empty()) else { return Ok(()) };
+        let users = self.users(config, owner)?;
         let held = self.claims();
         let mut amounts: BTreeMap<&str, u128> = BTreeMap::new();
         for name in units.iter().filter_map(|unit| self.resources.name(unit)) {
@@ -68,19 +66,16 @@ impl<'a> Counting<'a> {
         amounts.into_iter().try_for_each(|(resource, amount)| {
             let namespace = self.namespace(namespace, owner.uid);
             let asked = Claim { namespace, uid: owner.uid, resource: resource.to_owned() };
-            check_quotas(quotas, &held, &asked, amount, &|name, uid| users.get(name) == Some(&uid))
+            check_quotas(&config.quotas, &held, &asked, amount, &|name, uid| users.get(name) == Some(&uid))
         })
     }
 
     /// The users of the quotas. A quota that cannot be put to anybody would limit nobody.
-    fn users<'q>(&self, quotas: &'q [Quota], owner: &Owner) -> Result<HashMap<&'q str, u32>, Error> {
-        let names = quotas.iter().filter_map(|quota| match &quota.whose {
-            Whose::User(name) => Some(name.as_str()),
-            Whose::Namespace(_) => None,
-        });
-        let users = names.map(|name| match self.accounts().uid(name) {
+    fn users<'c>(&self, config: &'c Config, owner: &Owner) -> Result<HashMap<&'c str, u32>, Error> {
+        let names = config.quotas.iter().filter_map(|quota| Some((quota, quota.user()?)));
+        let users = names.map(|(quota, name)| match self.accounts().uid(name) {
             Some(uid) => Ok((name, uid)),
-            None => Err(Error::Host(nobody(name))),
+            None => Err(nobody(config, quota)),
         });
         let users: HashMap<&str, u32> = users.collect::<Result<_, _>>()?;
         if !users.is_empty() && owner.uid.is_none() {
@@ -150,8 +145,8 @@ impl<'a> Counting<'a> {
 }
 
 /// Of a quota that every request is refused for.
-pub(super) fn nobody(name: &str) -> String {
-    format!(
-        "the configuration has a quota of user `{name}`, who is not in /etc/passwd; name the user by number"
-    )
+pub(super) fn nobody(config: &Config, quota: &Quota) -> Error {
+    let name = quota.user().unwrap_or_default();
+    let problem = format!("user `{name}`, who has a quota, is not in /etc/passwd; name the user by number");
+    config.error(quota.position, problem)
 }

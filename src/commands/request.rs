@@ -145,8 +145,7 @@ impl Request<'_> {
     /// What refuses units that are there to be had.
     fn check_policy(&self, case: &Case<'_>, units: &[Unit]) -> Result<(), Error> {
         let counting = Counting::new(&self.context.host, self.resources, case.holdings);
-        let quotas = self.context.config.map(|config| &config.quotas[..]).unwrap_or_default();
-        counting.check(quotas, case.requester, self.options.namespace.as_deref(), units)?;
+        counting.check(self.context.config, case.requester, self.options.namespace.as_deref(), units)?;
         mps::check(self.context, self.resources, units)
     }
 

@@ -15,8 +15,9 @@ pub(crate) mod yaml;
 
 use std::path::PathBuf;
 
+use crate::error::Error;
 use crate::nearest::nearest;
-use yaml::{Keys, Node, Problem, documents};
+use yaml::{Keys, Node, Position, Problem, documents};
 
 pub(crate) use own::{Preset, Quota, Whose};
 pub(crate) use sharing::{SharedDevices, SharedResource, Sharing, Way};
@@ -49,6 +50,8 @@ impl Default for MpsDirectories {
 /// What a configuration file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Config {
+    /// Of the file; empty until somebody says which it is.
+    pub(crate) path: PathBuf,
     /// `None`: the file does not say.
     pub(crate) mig: Option<MigStrategy>,
     pub(crate) sharing: Option<Sharing>,
@@ -57,6 +60,20 @@ pub(crate) struct Config {
     pub(crate) options: Vec<Preset>,
     /// Keys of the plugin that mean nothing here.
     pub(crate) ignored: Vec<String>,
+}
+
+impl Config {
+    /// What the file says at that position cannot be, on this host.
+    pub(crate) fn error(&self, (line, column): Position, problem: String) -> Error {
+        Error::Configuration { path: self.path.clone(), line, column, problem }
+    }
+
+    fn positions(&mut self) -> impl Iterator<Item = &mut Position> {
+        let resources = self.sharing.iter_mut().flat_map(|sharing| &mut sharing.resources);
+        let quotas = self.quotas.iter_mut().map(|quota| &mut quota.position);
+        let options = self.options.iter_mut().map(|option| &mut option.position);
+        resources.map(|resource| &mut resource.position).chain(quotas).chain(options)
+    }
 }
 
 /// Of a resource's name, with its domain.
@@ -101,17 +118,17 @@ fn of_config_map(file: &str, data: Node<'_, '_>, key: Option<&str>) -> Result<Co
         data.problem(format!("has no configuration `{}`; it has {}", key.unwrap_or_default(), names()))
     })?;
     let text = value.string("a configuration in a ConfigMap")?;
-    let in_file = |place| place_in(file, &text, at.line(), place);
+    let in_file = |position| position_in(file, &text, at.line(), position);
     let mut config = parse(&text, None).map_err(|Problem { line, column, text }| {
         let (line, column) = in_file((line, column));
         Problem { line, column, text }
     })?;
-    config.options.iter_mut().for_each(|option| option.place = in_file(option.place));
+    config.positions().for_each(|position| *position = in_file(*position));
     Ok(config)
 }
 
-/// A place in a text whose first line is the one below line `above` of the file, and which is indented there.
-fn place_in(file: &str, text: &str, above: usize, (line, column): (usize, usize)) -> (usize, usize) {
+/// A position in a text whose first line is the one below line `above` of the file, and which is indented there.
+fn position_in(file: &str, text: &str, above: usize, (line, column): Position) -> Position {
     let lines = file.lines().nth(above + line - 1).zip(text.lines().nth(line - 1));
     let indent = lines.and_then(|(outer, inner)| Some(outer.strip_suffix(inner)?.chars().count()));
     (above + line, column + indent.unwrap_or(0))

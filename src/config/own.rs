@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::yaml::{Node, Problem};
+use super::yaml::{Node, Position, Problem};
 use super::{Config, MpsDirectories, end, resource_name};
 
 /// Whose units are counted.
@@ -20,6 +20,17 @@ pub(crate) struct Quota {
     pub(crate) whose: Whose,
     pub(crate) resource: String,
     pub(crate) limit: u64,
+    pub(crate) position: Position,
+}
+
+impl Quota {
+    /// The user whose it is, if it is one's.
+    pub(crate) fn user(&self) -> Option<&str> {
+        match &self.whose {
+            Whose::User(name) => Some(name),
+            Whose::Namespace(_) => None,
+        }
+    }
 }
 
 /// An option as it is if nobody says otherwise, by its name without `--`.
@@ -27,8 +38,8 @@ pub(crate) struct Quota {
 pub(crate) struct Preset {
     pub(crate) name: String,
     pub(crate) value: String,
-    /// Line and column of the name.
-    pub(crate) place: (usize, usize),
+    /// Of the name.
+    pub(crate) position: Position,
 }
 
 pub(super) fn parse(node: Node<'_, '_>, config: &mut Config) -> Result<(), Problem> {
@@ -63,8 +74,8 @@ fn parse_quotas(node: Node<'_, '_>) -> Result<Vec<Quota>, Problem> {
             let number = limit.integer().and_then(|number| u64::try_from(number).ok());
             let number = number
                 .ok_or_else(|| limit.problem(format!("the limit of {resource} takes a whole number")))?;
-            let resource = resource_name(&resource, key)?;
-            quotas.push(Quota { whose: whose.clone(), resource, limit: number });
+            let (resource, position) = (resource_name(&resource, key)?, key.position());
+            quotas.push(Quota { whose: whose.clone(), resource, limit: number, position });
         }
     }
     Ok(quotas)
@@ -75,8 +86,7 @@ fn parse_options(node: Node<'_, '_>) -> Result<Vec<Preset>, Problem> {
     let entries = node.entries().ok_or_else(|| node.problem("options takes options with values"))?;
     let option = |(name, key, value): (String, Node<'_, '_>, Node<'_, '_>)| {
         let value = value.string(&name)?;
-        let Problem { line, column, .. } = key.problem("");
-        Ok(Preset { name, value, place: (line, column) })
+        Ok(Preset { name, value, position: key.position() })
     };
     entries.into_iter().map(option).collect()
 }

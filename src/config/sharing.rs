@@ -1,6 +1,6 @@
 //! `sharing`: which resources are given to several owners at once.
 
-use super::yaml::{Node, Problem};
+use super::yaml::{Node, Position, Problem};
 use super::{end, resource_name};
 
 /// How a device is shared.
@@ -29,6 +29,7 @@ pub(crate) struct SharedResource {
     /// What its shares are called, if not as the resource is.
     pub(crate) rename: Option<String>,
     pub(crate) devices: SharedDevices,
+    pub(crate) position: Position,
 }
 
 /// Which devices of a resource.
@@ -90,7 +91,7 @@ fn resource(node: Node<'_, '_>, renames: bool) -> Result<SharedResource, Problem
     let rename = rename.or_else(|| renames.then(|| format!("{name}.shared")));
     let devices = keys.take("devices").map_or(Ok(SharedDevices::All), devices)?;
     end(keys)?;
-    Ok(SharedResource { name, replicas, rename, devices })
+    Ok(SharedResource { name, replicas, rename, devices, position: node.position() })
 }
 
 fn named(key: &str, node: Node<'_, '_>) -> Result<String, Problem> {

@@ -43,15 +43,21 @@ fn a_configuration_of_the_plugin_is_one_of_ours() {
     );
     assert_eq!(config.ignored, ["flags.failOnInitError", "flags.plugin", "imex"]);
     let user = Whose::User("flink".to_owned());
-    let quota = |whose: &Whose, resource: &str, limit| Quota {
+    let quota = |whose: &Whose, resource: &str, limit, position| Quota {
         whose: whose.clone(),
         resource: resource.to_owned(),
         limit,
+        position,
     };
-    let team = quota(&Whose::Namespace("team-a".to_owned()), "nvidia.com/gpu.shared", 2);
-    assert_eq!(config.quotas, [team, quota(&user, "nvidia.com/gpu", 1), quota(&user, "nvidia.com/small", 0)]);
-    let option =
-        |name: &str, value: &str, place| Preset { name: name.to_owned(), value: value.to_owned(), place };
+    let team = quota(&Whose::Namespace("team-a".to_owned()), "nvidia.com/gpu.shared", 2, (18, 14));
+    let gpu = quota(&user, "nvidia.com/gpu", 1, (19, 18));
+    assert_eq!(config.quotas, [team, gpu, quota(&user, "nvidia.com/small", 0, (19, 37))]);
+    assert_eq!(sharing.resources.iter().map(|it| it.position).collect::<Vec<_>>(), [(11, 7), (14, 7)]);
+    let option = |name: &str, value: &str, position| Preset {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        position,
+    };
     assert_eq!(config.options, [option("deadline", "5", (20, 13)), option("skip-busy", "true", (20, 26))]);
     assert_eq!((config.mps.pipe, config.mps.log), ("/run/mps".into(), "/var/log/nvidia-mps".into()));
 }
@@ -76,12 +82,12 @@ fn what_is_wrong_is_told_with_its_place() {
         ("own key",        "version: v1\ngpu-coord: {quota: {}}",             (2, 13), "`quota` is not a key here; did you mean `quotas`?"),
         ("two documents",  "version: v1\n---\nversion: v1",                   (3, 1),  "a configuration is one document, and here begins another"),
         ("a key twice",    "version: v1\nversion: v1",                        (2, 1),  ""),
-        ("a tab",          "version: v1\nsharing:\n\ttimeSlicing: {}",         (3, 2),  "tabs disallowed within this context (block indentation)"),
-        ("a quote",        "version: \"v1",                                    (1, 10), "while scanning a quoted scalar, found unexpected end of stream"),
-        ("half indented",  "version: v1\nflags:\n    migStrategy: none\n  gfd: {}", (4, 3), "while parsing a block mapping, did not find expected key"),
-        ("no colon",       "version: v1\nflags\nsharing: {}",                  (3, 1),  "simple key expect ':'"),
-        ("brackets crossed", "version: v1\nsharing: {mps: [}]",               (2, 17), "while parsing a node, did not find expected node content"),
-        ("an alias of nothing", "version: v1\nflags: *other",                 (2, 8),  "while parsing node, found unknown anchor"),
+        ("a tab",          "version: v1\nsharing:\n\ttimeSlicing: {}",         (3, 2),  "not YAML: tabs disallowed within this context (block indentation)"),
+        ("a quote",        "version: \"v1",                                    (1, 10), "not YAML: while scanning a quoted scalar, found unexpected end of stream"),
+        ("half indented",  "version: v1\nflags:\n    migStrategy: none\n  gfd: {}", (4, 3), "not YAML: while parsing a block mapping, did not find expected key"),
+        ("no colon",       "version: v1\nflags\nsharing: {}",                  (3, 1),  "not YAML: simple key expect ':'"),
+        ("brackets crossed", "version: v1\nsharing: {mps: [}]",               (2, 17), "not YAML: while parsing a node, did not find expected node content"),
+        ("an alias of nothing", "version: v1\nflags: *other",                 (2, 8),  "not YAML: while parsing node, found unknown anchor"),
         ("a control character", "version: v1\nflags: \u{1}",                  (2, 8),  "flags takes keys with values"),
         ("a template",     "version: v1\nflags: {{ .Values.flags }}",         (2, 8),  "flags takes keys with values"),
         ("a text",         "version",                                         (1, 1),  "a configuration takes keys with values"),
@@ -235,5 +241,5 @@ fn a_place_in_a_config_map_is_that_of_the_file() {
         assert!(says.is_empty() || problem.text == says, "{case}: {problem:?}");
     }
     let option = parse(&(head.to_owned() + "  a: |\n    gpu-coord:\n      options: {nonsense: 1}\n"), None);
-    assert_eq!(option.unwrap().options[0].place, (7, 17));
+    assert_eq!(option.unwrap().options[0].position, (7, 17));
 }

@@ -10,6 +10,9 @@ use saphyr::{LoadableYamlNode, MarkedYaml, Marker, Scalar, ScanError, YamlData};
 
 pub(crate) use bounds::LARGEST;
 
+/// A line and a column, from 1; the column in characters.
+pub(crate) type Position = (usize, usize);
+
 /// What is wrong with a document, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
@@ -48,7 +51,7 @@ pub(crate) fn documents(text: &str) -> Result<Vec<MarkedYaml<'_>>, Problem> {
 }
 
 fn refused(error: &ScanError) -> Problem {
-    problem_at(*error.marker(), error.info().to_owned())
+    problem_at(*error.marker(), format!("not YAML: {}", error.info()))
 }
 
 fn problem_at(at: Marker, text: String) -> Problem {
@@ -62,6 +65,11 @@ impl<'a, 'input> Node<'a, 'input> {
 
     pub(crate) fn problem(self, text: impl Into<String>) -> Problem {
         problem_at(self.yaml.span.start, text.into())
+    }
+
+    pub(crate) fn position(self) -> Position {
+        let start = self.yaml.span.start;
+        (start.line(), start.col() + 1)
     }
 
     pub(crate) fn line(self) -> usize {

@@ -66,7 +66,7 @@ mod tests {
     #[test]
     #[rustfmt::skip] // a table
     fn what_is_asked_for_fits_beside_what_is_held() {
-        let quota = |whose: Whose, limit| Quota { whose, resource: "gpu".to_owned(), limit };
+        let quota = |whose: Whose, limit| Quota { whose, resource: "gpu".to_owned(), limit, position: (1, 1) };
         let quotas = [quota(Whose::Namespace("a".to_owned()), 3), quota(Whose::User("flink".to_owned()), 2)];
         let held = [claim("a", 1, "gpu"), claim("a", 1, "gpu"), claim("b", 998, "gpu"), claim("a", 1, "other")];
         let is_user = |name: &str, uid: u32| name == "flink" && uid == 998;

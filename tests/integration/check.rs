@@ -159,7 +159,7 @@ fn options_of_the_script_are_those_of_the_program() {
         (
             "--enable-coordinatoin",
             Some(
-                "`--enable-coordinatoin` is not an option of `gpu-coord AMOUNT`; did you mean `--enable-coordination`?",
+                "`--enable-coordinatoin` is not an option of `gpu-coord AMOUNT`; did you mean `--enable-coordination-mode`?",
             ),
         ),
         (
@@ -197,13 +197,26 @@ fn a_host_has_to_have_the_units_and_the_script() {
         let line = format!("check --host --source simulated:{count} c.yaml");
         command(directory.path(), &line).assert().code(status).stdout(stdout).stderr("");
     };
-    let is_wrong = |what: &str| format!("c.yaml:10: the script {} {what} on this host\n", script.display());
+    let is_wrong = |what: &str| {
+        format!(
+            "c.yaml:10: the script {} {what} on this host; name where gpu-coord is, or install it there\n",
+            script.display()
+        )
+    };
     check(2, 1, is_wrong("does not exist"));
     fs::write(&script, "").unwrap();
     check(2, 1, is_wrong("is not executable"));
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     check(2, 0, "OK\n".to_owned());
     check(1, 1, "c.yaml:7: `gpu` asks for 2 units, and this host has 1\n".to_owned());
+
+    // With less than all of it.
+    let whole = fs::read_to_string(directory.path().join("c.yaml")).unwrap();
+    let less =
+        whole.replace("--enable-coordination-mode", "--enable-coordination-mode --devices 0-1 --exclude 1");
+    fs::write(directory.path().join("c.yaml"), less).unwrap();
+    check(8, 1, "c.yaml:7: `gpu` asks for 2 units, and this host has 1\n".to_owned());
+    fs::write(directory.path().join("c.yaml"), whole).unwrap();
 
     // Under the name of Flink's script, as some install it: it is still known by what the name leads to.
     symlink(&script, directory.path().join("nvidia-gpu-discovery.sh")).unwrap();
@@ -255,8 +268,8 @@ fn a_file_that_cannot_be_understood_is_an_error() {
         ("large.yaml", &large),
     ];
     for (file, problem) in [
-        ("bracket.yaml", "bracket.yaml:3:1: while parsing a flow sequence, expected ',' or ']'"),
-        ("twice.yaml", "twice.yaml:3:1: duplicated key in mapping"),
+        ("bracket.yaml", "bracket.yaml:3:1: not YAML: while parsing a flow sequence, expected ',' or ']'"),
+        ("twice.yaml", "twice.yaml:3:1: not YAML: duplicated key in mapping"),
         ("template.yaml", "template.yaml:2:7: has a key that is no text, which says nothing here"),
         (
             "list.yaml",

@@ -147,7 +147,7 @@ fn a_quota_of_nobody_is_found() {
     says(
         &lines,
         "fail",
-        "the configuration has a quota of user `nosuchuser`, who is not in /etc/passwd; name the user by number",
+        "c.yaml:2:40: user `nosuchuser`, who has a quota, is not in /etc/passwd; name the user by number",
     );
     config("team: {nvidia.com/gpu: 1}, user:root: {nvidia.com/gpu: 1}");
     says(&found(&host, "--config c.yaml", "quotas").1, "ok", "everybody who has a quota is known");

@@ -287,6 +287,22 @@ fn the_record_does_not_age() {
     assert_eq!(shared.mode() & 0o7777, 0o660);
 }
 
+/// Where the README lies in a package, everything lies that it links to.
+#[test]
+fn a_package_has_what_its_readme_links_to() {
+    let files = fs::read_to_string(project("packaging/files")).unwrap();
+    let is_packaged = |link: &str| {
+        files.lines().any(|line| {
+            let destination = line.split_ascii_whitespace().nth(1);
+            destination == Some(format!("usr/share/doc/gpu-coord/{link}").as_str())
+        })
+    };
+    let readme = fs::read_to_string(project("README.md")).unwrap();
+    let links = readme.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    let links: Vec<&str> = links.map(|(link, _)| link).filter(|link| !link.starts_with('#')).collect();
+    assert!(links.len() > 2 && links.iter().all(|link| is_packaged(link)), "{links:?}");
+}
+
 #[test]
 fn the_readme_is_right() {
     let readme = fs::read_to_string(project("packaging/README.md")).unwrap();

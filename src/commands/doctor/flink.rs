@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Context, Findings};
-use crate::check::{self, HostRules, Rules};
+use crate::check::{self, HostRules, Offered, Rules};
 use crate::cli;
 use crate::commands::check::{executable, offered, read};
 use crate::device::Inventory;
@@ -27,12 +27,11 @@ pub(super) fn look(
         Ok(contents) => contents,
         Err(error) => return findings.fail(CHECK, error.chain()),
     };
-    let of_resource =
-        |name: Option<&str>| devices.map_or(0, |(inventory, resources)| offered(inventory, resources, name));
+    let offered = |asked: &Offered<'_>| offered(devices, asked);
     let rules = Rules {
         config: context.config,
         refusal: &cli::refusal,
-        host: devices.is_some().then_some(HostRules { offered: &of_resource, executable: &executable }),
+        host: devices.is_some().then_some(HostRules { offered: &offered, executable: &executable }),
     };
     match check::check(&path, &contents, &rules) {
         Err(problem) => {

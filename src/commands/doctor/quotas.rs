@@ -4,22 +4,19 @@ use std::collections::BTreeSet;
 
 use super::{Context, Findings};
 use crate::commands::quota::nobody;
-use crate::config::Whose;
+use crate::config::Quota;
 
 const CHECK: &str = "quotas";
 
 pub(super) fn look(context: &Context<'_>, findings: &mut Findings) {
-    let quotas = context.config.map(|config| &config.quotas[..]).unwrap_or_default();
-    if quotas.is_empty() {
-        return;
-    }
+    let Some(config) = context.config.filter(|config| !config.quotas.is_empty()) else { return };
     let accounts = context.host.accounts();
-    let user = |whose: &Whose| match whose {
-        Whose::User(name) => Some(name.clone()).filter(|name| accounts.uid(name).is_none()),
-        Whose::Namespace(_) => None,
+    let mut users = BTreeSet::new();
+    let is_unknown = |quota: &&Quota| {
+        quota.user().is_some_and(|name| accounts.uid(name).is_none() && users.insert(name.to_owned()))
     };
-    let unknown: BTreeSet<String> = quotas.iter().filter_map(|quota| user(&quota.whose)).collect();
-    unknown.iter().for_each(|name| findings.fail(CHECK, nobody(name)));
+    let unknown: Vec<&Quota> = config.quotas.iter().filter(is_unknown).collect();
+    unknown.iter().for_each(|quota| findings.fail(CHECK, nobody(config, quota).chain()));
     if unknown.is_empty() {
         findings.ok(CHECK, "everybody who has a quota is known");
     }

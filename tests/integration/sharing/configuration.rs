@@ -70,12 +70,12 @@ fn a_wrong_option_is_told_with_the_file() {
         ("help: true",            "config.yaml:3:13: `help` is no option that can be set here"),
         ("print: uuid, config: x", "config.yaml:3:26: `config` is no option that can be set here"),
         ("config-key: x",         "config.yaml:3:13: `config-key` is no option that can be set here"),
-        ("print: uid",            "config.yaml: options: `print` cannot be `uid`: it takes index, host-index, uuid, pci, env, json or spark"),
-        ("deadline: soon",        "config.yaml: options: `deadline` cannot be `soon`: it takes seconds, more than 0 and at most 86400"),
-        ("skip-busy: maybe",      "config.yaml: options: `skip-busy` cannot be `maybe`: it takes 1, true, yes, 0, false or no"),
-        ("skip-busy: true, skip_busy: false", "config.yaml: options: `skip-busy` and `skip_busy` set the same option"),
-        ("enable-coordination: true, enable-coordination-mode: true", "config.yaml: options: `enable-coordination` and `enable-coordination-mode` set the same option"),
-        ("enable-coordination: true, no-coordination: true", "config.yaml: options: `enable-coordination-mode` and `no-coordination` contradict each other"),
+        ("print: uid",            "config.yaml:3:13: `print` cannot be `uid`: it takes index, host-index, uuid, pci, env, json or spark"),
+        ("deadline: soon",        "config.yaml:3:13: `deadline` cannot be `soon`: it takes seconds, more than 0 and at most 86400"),
+        ("skip-busy: maybe",      "config.yaml:3:13: `skip-busy` cannot be `maybe`: it takes 1, true, yes, 0, false or no"),
+        ("skip-busy: true, skip_busy: false", "config.yaml:3:30: `skip-busy` and `skip_busy` set the same option"),
+        ("enable-coordination: true, enable-coordination-mode: true", "config.yaml:3:40: `enable-coordination` and `enable-coordination-mode` set the same option"),
+        ("enable-coordination: true, no-coordination: true", "config.yaml:3:13: `enable-coordination-mode` and `no-coordination` contradict each other"),
     ] {
         Host::new(1, &options(text)).refuses("1", 4, problem);
     }
