@@ -2,10 +2,14 @@
 
 mod book;
 mod call;
+mod host;
 pub(crate) mod namespace;
 mod owner;
+mod planted;
 mod random;
 mod season;
+mod truth;
+mod watch;
 
 use std::io::{Write, stderr};
 use std::path::PathBuf;
@@ -13,6 +17,7 @@ use std::time::Instant;
 
 use random::Random;
 use season::Season;
+use watch::Watch;
 
 const GPU_COORD: &str = env!("CARGO_BIN_EXE_gpu-coord");
 
@@ -57,8 +62,13 @@ pub(crate) struct Tally {
     pub(crate) granted: usize,
     pub(crate) refused: usize,
     pub(crate) callers_killed: usize,
+    pub(crate) stopped: usize,
+    /// Whose answers could not be written.
+    pub(crate) not_answered: usize,
     pub(crate) owners_killed: usize,
     pub(crate) pids_reused: usize,
+    /// Lines that others wrote.
+    pub(crate) planted: usize,
     pub(crate) checks: usize,
 }
 
@@ -67,14 +77,18 @@ pub(crate) fn storm(forecast: &Forecast) {
     let Forecast { operations, seed, script } = forecast;
     say(&format!("STORM_SEED={seed} STORM_OPERATIONS={operations}"));
     let (mut random, mut tally, since) = (Random::of(*seed), Tally::default(), Instant::now());
+    let watch = Watch::start();
     while tally.calls < *operations {
         let calls = SEASON.min(operations - tally.calls);
-        Season::new(&mut random, script.as_ref(), &mut tally).blow(calls);
+        Season::new(&mut random, script.as_ref(), &mut tally, &watch).blow(calls);
     }
     say(&format!("{tally:?} in {:.1} s", since.elapsed().as_secs_f64()));
     assert!(tally.granted > operations / 20 && tally.refused > 0, "{tally:?}");
-    assert!(tally.callers_killed > operations / 50, "{tally:?}");
-    assert!(script.is_some() || tally.pids_reused > operations / 100, "{tally:?}");
+    assert!(tally.callers_killed > operations / 50 && tally.stopped > operations / 20, "{tally:?}");
+    assert!(
+        script.is_some() || tally.pids_reused > operations / 100 && tally.planted > operations / 100,
+        "{tally:?}"
+    );
     assert!(script.is_none() || tally.of_the_script > operations / 10, "{tally:?}");
 }
 

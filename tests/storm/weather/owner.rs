@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use super::Script;
+use super::host::Unit;
 use super::namespace::{start_and_state, use_pids_again};
 
 /// A process, by what tells it from a later one of its pid.
@@ -14,11 +15,13 @@ pub(crate) struct Owner {
     child: Child,
     pub(crate) name: Name,
     /// What it was told, and has not given back.
-    pub(crate) told: BTreeSet<u32>,
+    pub(crate) told: BTreeSet<Unit>,
     /// Whether a call on its behalf is under way: what it holds then is open.
     pub(crate) is_asking: bool,
     /// It is a zombie then.
     pub(crate) is_dead: bool,
+    /// Whether a quota is about it.
+    pub(crate) is_limited: bool,
     /// Of a shell that runs the script.
     orders: Option<(ChildStdin, BufReader<ChildStdout>)>,
 }
@@ -45,7 +48,8 @@ impl Owner {
         use_pids_again(child.id());
         let (start, _) = start_and_state(child.id()).unwrap();
         let name = (child.id(), start);
-        Owner { child, name, told: BTreeSet::new(), is_asking: false, is_dead: false, orders: None }
+        let told = BTreeSet::new();
+        Owner { child, name, told, is_asking: false, is_dead: false, is_limited: false, orders: None }
     }
 
     /// It is a zombie afterwards: nobody has asked for its end.

@@ -1,33 +1,52 @@
-//! One host and its owners, and what befalls them.
+//! One host and its owners, and what befalls them. What has to be so whatever befalls them is in `truth`.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use tempfile::TempDir;
+use nix::fcntl::FlockArg;
+use nix::sys::signal::Signal;
 
-use super::book::Book;
-use super::call::{Call, Outcome, What};
+use super::book::{self, Book, PATIENCE};
+use super::call::{Call, Known, Outcome, What};
+use super::host::{Host, Unit};
 use super::owner::{Name, Owner};
 use super::random::Random;
-use super::{GPU_COORD, Script, Tally, namespace};
+use super::watch::Watch;
+use super::{Script, Tally, namespace, say};
+
+/// Within a second of its birth, a file with lines of the script is waited upon.
+const OF_AGE: Duration = Duration::from_millis(1_200);
 
 pub(crate) struct Season<'a> {
-    random: &'a mut Random,
-    tally: &'a mut Tally,
-    script: Option<&'a Script>,
-    directory: TempDir,
-    units: u32,
-    owners: Vec<Owner>,
+    pub(super) random: &'a mut Random,
+    pub(super) tally: &'a mut Tally,
+    watch: &'a Watch,
+    pub(super) script: Option<&'a Script>,
+    pub(super) host: Host,
+    since: Instant,
+    pub(super) owners: Vec<Owner>,
     /// Zombies, and those that are gone: of this host, all that ever lived.
-    dead: BTreeSet<Name>,
-    calls: Vec<Call>,
+    pub(super) dead: BTreeSet<Name>,
+    pub(super) calls: Vec<Call>,
     /// Calls at once.
     gusts: usize,
     /// What a call took that had the host to itself.
-    usual: Duration,
+    pub(super) usual: Duration,
+    /// Devices that an operator keeps back.
+    pub(super) drained: BTreeSet<u32>,
+    /// Units that somebody has of whom nothing can be told from here.
+    pub(super) elsewhere: BTreeSet<Unit>,
+    /// What the record said when it was last looked at.
+    pub(super) seen: Seen,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Units of the dead, if nobody has been at work since who may have freed them.
+    pub(super) left: BTreeSet<Unit>,
+    pub(super) earlier: BTreeSet<Unit>,
+    pub(super) unsettled: BTreeSet<u32>,
 }
 
 impl<'a> Season<'a> {
@@ -35,35 +54,49 @@ impl<'a> Season<'a> {
         random: &'a mut Random,
         script: Option<&'a Script>,
         tally: &'a mut Tally,
+        watch: &'a Watch,
     ) -> Season<'a> {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("coordination"), "").unwrap();
-        let units = script.map_or_else(|| random.of_these(&[4, 16, 64, 200]), |script| script.units);
+        let host = Host::new(random, script);
         let owners = if script.is_some() { 12 } else { random.of_these(&[20, 100, 250]) };
         let gusts = random.of_these(&[1, 4, 12]);
-        let owners = (0..owners).map(|_| Owner::start(script)).collect();
-        Season {
+        let mut season = Season {
             random,
             tally,
+            watch,
             script,
-            directory,
-            units,
-            owners,
+            host,
+            since: Instant::now(),
+            owners: Vec::new(),
             dead: BTreeSet::new(),
             calls: Vec::new(),
             gusts,
             usual: Duration::from_millis(3),
+            drained: BTreeSet::new(),
+            elsewhere: BTreeSet::new(),
+            seen: Seen::default(),
+        };
+        for _ in 0..owners {
+            let owner = season.born(None);
+            season.owners.push(owner);
         }
+        season
     }
 
     pub(crate) fn blow(mut self, calls: usize) {
         let until = self.tally.calls + calls;
         while self.tally.calls < until {
-            match self.random.below(20) {
-                0 if self.script.is_none() => self.kill_an_owner(),
-                1 if self.script.is_none() => self.bury_one(),
-                2..12 if self.calls.len() < self.gusts => self.call(),
-                12 if self.calls.len() < self.gusts && self.random.one_in(4) => self.calm_down(),
+            self.watch.now(format!("after {} calls, with {} under way", self.tally.calls, self.calls.len()));
+            let has_room = self.calls.len() < self.gusts;
+            let is_ours = self.script.is_none();
+            match self.random.below(30) {
+                0..3 if is_ours => self.kill_an_owner(),
+                3 if is_ours => self.bury_one(),
+                4..14 if has_room => self.call(),
+                14..16 if has_room => self.gust(),
+                16 if has_room && self.random.one_in(4) => self.calm_down(),
+                17..20 if is_ours => self.plant(),
+                20 if is_ours => self.keep_back(),
+                21 => self.wake(),
                 _ if self.calls.is_empty() => self.call(),
                 _ => self.end_a_call(),
             }
@@ -72,76 +105,151 @@ impl<'a> Season<'a> {
         self.calm_down();
     }
 
-    fn file(&self) -> PathBuf {
-        self.directory.path().join("coordination")
+    /// Those that were stopped go on.
+    pub(super) fn wake(&mut self) {
+        self.calls.iter_mut().for_each(Call::go_on);
     }
 
-    fn book(&self) -> Book {
-        Book::read(&self.file())
+    pub(super) fn book(&mut self) -> Book {
+        let (file, calls) = (self.host.file(), &mut self.calls);
+        Book::read(&file, || calls.iter_mut().for_each(Call::go_on))
     }
 
-    // What happens.
+    // Who lives.
 
+    /// More often than not one that holds something. Then it is a zombie, or, soon enough for the record to name it
+    /// still, another process has its pid.
     fn kill_an_owner(&mut self) {
-        let at = self.random.below(self.owners.len());
+        let lives = |owner: &Owner| !owner.is_dead && !self.seen.unsettled.contains(&owner.name.0);
+        let has_some = |at: &usize| !self.owners[*at].told.is_empty();
+        let living: Vec<usize> = (0..self.owners.len()).filter(|at| lives(&self.owners[*at])).collect();
+        let holders: Vec<usize> = living.iter().copied().filter(has_some).collect();
+        let from = if self.random.one_in(4) || holders.is_empty() { living } else { holders };
+        // The storm goes on with those that are left.
+        if from.len() < 4 {
+            return;
+        }
+        let at = from[self.random.below(from.len())];
         let owner = &mut self.owners[at];
-        if !owner.is_dead {
-            owner.kill();
-            self.dead.insert(owner.name);
-            self.tally.owners_killed += 1;
+        owner.kill();
+        self.dead.insert(owner.name);
+        self.tally.owners_killed += 1;
+        if !owner.is_asking && self.random.one_in(2) {
+            self.replace(at, true);
         }
     }
 
     /// A zombie goes, and another process comes, often of the same pid.
     fn bury_one(&mut self) {
-        let is_dead = |owner: &Owner| owner.is_dead && !owner.is_asking;
+        let is_settled = |owner: &Owner| !self.seen.unsettled.contains(&owner.name.0);
+        let is_dead = |owner: &Owner| owner.is_dead && !owner.is_asking && is_settled(owner);
         if let Some(at) = self.owners.iter().position(is_dead) {
-            let (pid, _) = self.owners.swap_remove(at).bury();
-            if self.random.one_in(2) {
-                namespace::use_next(pid);
-            }
-            let next = self.born();
-            self.owners.push(next);
+            let is_of_its_pid = self.random.one_in(2);
+            self.replace(at, is_of_its_pid);
         }
     }
 
+    fn replace(&mut self, at: usize, is_of_its_pid: bool) {
+        let (pid, _) = self.owners.swap_remove(at).bury();
+        let next = self.born(is_of_its_pid.then_some(pid));
+        self.owners.push(next);
+    }
+
     /// Within one tick of the clock nothing tells two processes of one pid from each other.
-    fn born(&mut self) -> Owner {
+    pub(super) fn born(&mut self, pid: Option<u32>) -> Owner {
         loop {
-            let owner = Owner::start(self.script);
+            pid.map(namespace::use_next);
+            let mut owner = Owner::start(self.script);
             if !self.dead.contains(&owner.name) {
                 self.tally.pids_reused += usize::from(self.dead.iter().any(|dead| dead.0 == owner.name.0));
+                owner.is_limited = self.script.is_none() && self.random.one_in(3);
                 return owner;
             }
+        }
+    }
+
+    // Who asks.
+
+    /// As many calls as there is room for, without a look between them.
+    fn gust(&mut self) {
+        for _ in self.calls.len()..self.gusts {
+            self.call();
         }
     }
 
     fn call(&mut self) {
         let what = self.what();
         let Some(at) = self.one_to_ask(what) else { return };
-        let file = self.file();
-        let asked: usize = self.calls.iter().map(|call| call.what.amount()).sum();
-        let most = self.living(&self.book()).len() + asked;
-        let dead = self.surely_dead();
+        let known = self.known(what);
         let owner = &mut self.owners[at];
         let mut call = match what {
             What::Script(_) => {
-                owner.order(&format!("{} --coordination-file {}", what.words(), file.display()));
+                owner.order(&format!("{} --coordination-file {}", what.words(), self.host.file().display()));
                 self.tally.of_the_script += 1;
                 Call::ordered(what, owner.name)
             }
-            _ => Call::start(what, owner.name, &file, self.units),
+            _ => {
+                let is_deaf = what.amount() > 0 && self.random.one_in(12);
+                Call::start(&self.host, what, owner, is_deaf)
+            }
         };
         owner.is_asking = true;
-        (call.dead, call.most) = (dead, most);
-        for other in &mut self.calls {
-            other.most += what.amount();
-        }
+        self.tally.not_answered += usize::from(call.is_deaf);
+        call.known = known;
         self.tally.calls += 1;
-        if !call.is_the_scripts() && self.random.one_in(4) {
-            return self.cut_short(call);
+        if call.is_the_scripts() {
+            return self.calls.push(call);
         }
-        self.calls.push(call);
+        match self.random.below(8) {
+            0..2 => self.cut_short(call),
+            2..4 => {
+                self.let_run();
+                call.stop();
+                self.tally.stopped += 1;
+                self.calls.push(call);
+            }
+            _ => self.calls.push(call),
+        }
+    }
+
+    /// What is known at the beginning of a call, and of what it puts in doubt for the others.
+    pub(super) fn known(&mut self, what: What) -> Known {
+        let asked = |is_limited: bool| -> usize {
+            let is_it = |call: &&Call| !is_limited || self.is_limited(call.owner);
+            self.calls.iter().filter(is_it).map(|call| call.what.amount()).sum()
+        };
+        let told = |is_limited: bool| -> usize {
+            let owners =
+                self.owners.iter().filter(|owner| !owner.is_dead && (!is_limited || owner.is_limited));
+            owners.map(|owner| owner.told.len()).sum()
+        };
+        let shares = self.host.shares as usize;
+        let withheld = self.elsewhere.len() + self.drained.len() * shares;
+        let (most, most_limited) = (told(false) + asked(false) + withheld, told(true) + asked(true));
+        let is_undisturbed = self.calls.iter().all(|call| call.what.leaves_the_dead());
+        if !what.leaves_the_dead() {
+            self.seen.left.clear();
+        }
+        for other in &mut self.calls {
+            other.known.most += what.amount();
+            other.known.most_limited += what.amount();
+            if !what.leaves_the_dead() {
+                other.known.left.clear();
+            }
+        }
+        Known {
+            dead: self.surely_dead(),
+            left: if is_undisturbed { self.seen.left.clone() } else { BTreeSet::new() },
+            earlier: self.seen.earlier.clone(),
+            unsettled: self.seen.unsettled.clone(),
+            drained: self.drained.clone(),
+            most,
+            most_limited,
+        }
+    }
+
+    pub(super) fn is_limited(&self, name: Name) -> bool {
+        self.owners.iter().any(|owner| owner.name == name && owner.is_limited)
     }
 
     /// No owner asks twice at once: what it has then would depend on who was first.
@@ -152,15 +260,26 @@ impl<'a> Season<'a> {
         (!idle.is_empty()).then(|| idle[self.random.below(idle.len())])
     }
 
-    /// The call is killed, somewhere on its way.
+    /// The call is ended, somewhere on its way.
     fn cut_short(&mut self, mut call: Call) {
-        std::thread::sleep(self.usual.mul_f64(self.random.below(1_000) as f64 / 800.0));
-        if call.kill() {
+        self.let_run();
+        if self.random.one_in(4) {
+            call.stop();
+            // The others go on meanwhile.
+            thread::sleep(self.usual);
+        }
+        let signal = if self.random.one_in(3) { Signal::SIGTERM } else { Signal::SIGKILL };
+        if call.end_by(signal) {
             self.tally.callers_killed += 1;
-            self.take_note_of_a_kill(&call);
+            self.take_note_of_a_kill(&call, signal);
         } else {
             self.calls.push(call);
         }
+    }
+
+    /// For a moment in which a call may do anything.
+    fn let_run(&mut self) {
+        thread::sleep(self.usual.mul_f64(self.random.below(1_000) as f64 / 800.0));
     }
 
     fn what(&mut self) -> What {
@@ -178,198 +297,87 @@ impl<'a> Season<'a> {
 
     fn end_a_call(&mut self) {
         let at = self.random.below(self.calls.len());
-        let mut call = self.calls.swap_remove(at);
-        let owner = self.owners.iter_mut().find(|owner| owner.name == call.owner).unwrap();
-        owner.is_asking = false;
-        let outcome = call.end().unwrap_or_else(|| {
-            let (status, stdout) = owner.answer();
-            Outcome { status, stdout, stderr: String::new() }
-        });
+        let call = self.calls.swap_remove(at);
+        self.end(call);
+    }
+
+    pub(super) fn end(&mut self, mut call: Call) {
+        let outcome = self.outcome(&mut call);
+        if let Some(owner) = self.owners.iter_mut().find(|owner| owner.name == call.owner) {
+            owner.is_asking = false;
+        }
         self.take_note(&call, &outcome);
     }
 
-    // What must be.
-
-    /// Units of the living, each with who holds it.
-    fn living(&self, book: &Book) -> BTreeSet<(u32, Name)> {
-        let holders = self.owners.iter().filter(|owner| !owner.is_dead);
-        holders.flat_map(|owner| book.of(owner.name).into_iter().map(|unit| (unit, owner.name))).collect()
-    }
-
-    /// For whom no call is under way, which could have found it alive, and record something for it still.
-    fn surely_dead(&self) -> BTreeSet<Name> {
-        let is_asking = |name: &&Name| self.calls.iter().any(|call| call.owner == **name);
-        self.dead.iter().filter(|name| !is_asking(name)).copied().collect()
-    }
-
-    /// After every step: no unit has two living owners, and each owner has what it was told.
-    fn check(&mut self) {
-        self.tally.checks += 1;
-        let book = self.book();
-        let living = self.living(&book);
-        let units: BTreeSet<u32> = living.iter().map(|(unit, _)| *unit).collect();
-        assert_eq!(units.len(), living.len(), "a unit has two living owners: {living:?}\n{}", book.text());
-        assert!(units.iter().all(|unit| *unit < self.units), "{}", book.text());
-        for owner in self.owners.iter().filter(|owner| !owner.is_asking && !owner.is_dead) {
-            assert_eq!(book.of(owner.name), owner.told, "{:?}:\n{}", owner.name, book.text());
+    /// Whoever was stopped with the lock goes on as soon as the others wait for it.
+    fn outcome(&mut self, call: &mut Call) -> Outcome {
+        call.go_on();
+        let since = Instant::now();
+        while !call.is_over() {
+            if since.elapsed() > PATIENCE {
+                self.wake();
+            }
+            thread::sleep(Duration::from_micros(100));
         }
-        let known: BTreeSet<Name> =
-            self.dead.iter().copied().chain(self.owners.iter().map(|owner| owner.name)).collect();
-        for (pid, lines) in &book.held {
-            let names = |start: u64| known.contains(&(*pid, start));
-            let is_known =
-                |start: Option<u64>| start.map_or_else(|| known.iter().any(|name| name.0 == *pid), names);
-            let strange = lines.iter().find(|line| !is_known(line.1));
-            assert_eq!(strange, None, "pid {pid} is nobody:\n{}", book.text());
-        }
+        call.end().unwrap_or_else(|| {
+            self.wake();
+            let owner = self.owners.iter_mut().find(|owner| owner.name == call.owner).unwrap();
+            let (status, stdout) = owner.answer();
+            Outcome { status, stdout, stderr: String::new() }
+        })
     }
 
-    fn take_note(&mut self, call: &Call, outcome: &Outcome) {
-        let Outcome { status, stdout, stderr } = outcome;
-        let what = call.what;
-        let told = || format!("{what:?} of {:?}: {status}, {stdout:?}, {stderr:?}", call.owner);
-        assert!(
-            *status == 0 && stderr.is_empty() || *status != 0 && self.is_refusal(call, outcome),
-            "{}",
-            told()
-        );
-        if *status != 0 {
-            self.tally.refused += 1;
+    // What others write.
+
+    pub(super) fn is_of_age(&self) -> bool {
+        self.since.elapsed() > OF_AGE
+    }
+
+    /// A line that somebody else has written, or its end.
+    fn plant(&mut self) {
+        let (file, calls) = (self.host.file(), &mut self.calls);
+        let mut file = book::lock(&file, FlockArg::LockExclusiveNonblock, || {
+            calls.iter_mut().for_each(Call::go_on);
+        });
+        self.plant_in(&mut file);
+    }
+
+    /// An operator keeps a device back, or lets it be granted again.
+    fn keep_back(&mut self) {
+        let device = u32::try_from(self.random.below(self.host.devices as usize)).unwrap();
+        let is_drained = self.drained.contains(&device);
+        // On a host of few devices there would be little left to fight for.
+        if !is_drained && self.drained.len() * 8 >= self.host.devices as usize {
             return;
         }
-        let units: Vec<u32> = match what {
-            What::GiveBack | What::Reclaim => Vec::new(),
-            _ => stdout.trim_end().split(',').map(|word| word.parse().unwrap()).collect(),
-        };
-        let distinct: BTreeSet<u32> = units.iter().copied().collect();
-        assert_eq!((units.len(), distinct.len()), (what.amount(), what.amount()), "{}", told());
-        self.tally.granted += usize::from(what.amount() > 0);
-        let has_some =
-            |owner: &&Owner| !owner.is_dead && !owner.is_asking && !owner.told.is_disjoint(&distinct);
-        // Whoever has ended since may have been followed by another.
-        let twice = self.owners.iter().find(has_some).filter(|_| !self.dead.contains(&call.owner));
-        assert!(twice.is_none(), "{}, which {:?} has", told(), twice.map(|owner| owner.name));
-        let owner = self.owners.iter_mut().find(|owner| owner.name == call.owner).unwrap();
-        match what {
-            What::GiveBack => owner.told.clear(),
-            _ => owner.told.extend(&distinct),
-        }
-        if what.clears() {
-            let book = self.book();
-            let left: Vec<_> = call.dead.iter().filter(|dead| !book.of(**dead).is_empty()).collect();
-            assert!(left.is_empty(), "{} leaves what {left:?} had:\n{}", told(), book.text());
-        }
-    }
-
-    /// Too few are free, and there were; or the owner has ended, and it has.
-    fn is_refusal(&self, call: &Call, Outcome { status, stdout, stderr }: &Outcome) -> bool {
-        let is_dead = self.dead.contains(&call.owner);
-        // `allocate` leaves to the dead what they had.
-        let is_short =
-            call.most + call.what.amount() > self.units as usize || matches!(call.what, What::Allocate(_));
-        if call.is_the_scripts() {
-            // A call of ours that was killed while it settled a line of the script leaves the unit with two lines: of
-            // those it complains, and takes the unit for held.
-            let complains = |line: &&str| line.ends_with(": binary operator expected");
-            let says: Vec<&str> = stdout.lines().filter(|line| !complains(line)).collect();
-            return *status == 1 && is_short && says == ["Could not get enough GPU resources."];
-        }
-        let is_one_line =
-            stderr.starts_with("gpu-coord: ") && stderr.matches('\n').count() == 1 && stdout.is_empty();
-        is_one_line
-            && match status {
-                1 => is_short && (stderr.contains(" can be given: ") || stderr.contains("units")),
-                2 | 4 => is_dead && (stderr.contains(" has exited") || stderr.contains(" does not exist; ")),
-                _ => false,
+        let what = if is_drained { What::Undrain(device) } else { What::Drain(device) };
+        if is_drained {
+            self.drained.remove(&device);
+            for call in &mut self.calls {
+                call.known.drained.remove(&device);
             }
-    }
-
-    /// All of the call was done, or nothing; of a release all of each grant.
-    fn take_note_of_a_kill(&mut self, call: &Call) {
-        let book = self.book();
-        let owner = self.owners.iter_mut().find(|owner| owner.name == call.owner).unwrap();
-        owner.is_asking = false;
-        let recorded = book.of(owner.name);
-        let told = std::mem::take(&mut owner.told);
-        let is_allowed = match call.what {
-            What::GiveBack => recorded.is_subset(&told),
-            what => {
-                let more = recorded.difference(&told).count();
-                recorded.is_superset(&told) && (more == 0 || more == what.amount())
-            }
-        };
-        let is_dead = owner.is_dead;
-        assert!(
-            is_dead || is_allowed,
-            "killed: {:?}: {told:?}, then {recorded:?}\n{}",
-            call.what,
-            book.text()
-        );
-        owner.told = recorded;
-    }
-
-    /// All calls end. Then whatever no living owner holds is given to one caller, and `status` says the same as the
-    /// record.
-    fn calm_down(&mut self) {
-        while !self.calls.is_empty() {
-            self.end_a_call();
-            self.check();
         }
-        let held = self.living(&self.book());
-        let free: BTreeSet<u32> =
-            (0..self.units).filter(|unit| held.iter().all(|(other, _)| other != unit)).collect();
-        if !free.is_empty() && self.script.is_none() {
-            let owner = self.born();
-            self.owners.push(owner);
-            let name = self.owners.last().unwrap().name;
-            let mut call = Call::start(What::Discover(free.len()), name, &self.file(), self.units);
-            call.dead = self.surely_dead();
-            let since = Instant::now();
-            let outcome = call.end().unwrap();
-            self.usual = since.elapsed();
-            assert_eq!(outcome.status, 0, "{free:?} are free: {}{}", outcome.stderr, self.book().text());
-            self.take_note(&call, &outcome);
-            self.tally.calls += 1;
-            assert_eq!(self.owners.last().unwrap().told, free);
-            self.check();
-            self.check_sums();
-            let mut owner = self.owners.pop().unwrap();
-            owner.kill();
-            self.dead.insert(owner.bury());
+        let known = self.known(what);
+        let nobody = self.born(None);
+        let mut call = Call::start(&self.host, what, &nobody, false);
+        call.known = known;
+        let outcome = self.outcome(&mut call);
+        self.take_note(&call, &outcome);
+        self.dead.insert(nobody.bury());
+        self.tally.calls += 1;
+        if !is_drained {
+            self.drained.insert(device);
+            let shares = self.host.shares as usize;
+            self.calls.iter_mut().for_each(|call| call.known.most += shares);
         }
-        self.check_sums();
     }
+}
 
-    fn check_sums(&self) {
-        let mut command = Command::new(GPU_COORD);
-        command
-            .env_clear()
-            .args(["status", "--json", "--deadline", "100", "--coordination-file"])
-            .arg(self.file());
-        let output = command.args(["--source", &format!("simulated:{}", self.units)]).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        let status: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let devices = status["devices"].as_array().unwrap();
-        let unit = |device: &Value| -> (u32, String, Option<u64>) {
-            let unit = &device["units"][0];
-            let index = u32::try_from(device["index"].as_u64().unwrap()).unwrap();
-            (index, unit["state"].as_str().unwrap().to_owned(), unit["owner"]["pid"].as_u64())
-        };
-        let said: Vec<_> = devices.iter().map(unit).collect();
-        let book = self.book();
-        let living = self.living(&book);
-        let expected = (0..self.units).map(|index| {
-            let owner = living.iter().find(|(unit, _)| *unit == index).map(|(_, name)| u64::from(name.0));
-            match (owner, book.pids(index).first()) {
-                (Some(owner), _) => (index, "held".to_owned(), Some(owner)),
-                (None, Some(dead)) => (index, "stale".to_owned(), Some(u64::from(*dead))),
-                (None, None) => (index, "free".to_owned(), None),
-            }
-        });
-        let differs = said.iter().cloned().zip(expected).find(|(said, expected)| {
-            // Of several dead owners any may be named.
-            said != expected && !(said.1 == "stale" && expected.1 == "stale")
-        });
-        assert_eq!((said.len(), differs), (self.units as usize, None), "{}", book.text());
+/// How far it came.
+impl Drop for Season<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            say(&format!("failed after {} calls, of which {:?}", self.tally.calls, self.tally));
+        }
     }
 }
