@@ -324,7 +324,7 @@ fn check_pair((chosen, chosen_held): (&Lot, usize), (other, other_held): (&Lot, 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_given_holds_the_rules(scene in scene()) {

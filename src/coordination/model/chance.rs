@@ -41,22 +41,29 @@ pub(super) enum Step {
     Undrain {
         index: u32,
     },
+    /// Whoever configures the host has it given in so many shares from now on.
+    Divide {
+        index: u32,
+        slots: Option<u32>,
+    },
 }
 
 pub(super) fn step() -> impl Strategy<Value = Step> {
-    let (pid, index) = (|| 1..12_u32, || 0..5_u32);
+    let (pid, index) = (|| 1..12_u32, || 0..4_u32);
     prop_oneof![
-        8 => (pid(), 1..6_usize, prop::bool::weighted(0.6), any::<bool>()).prop_map(
+        16 => (pid(), 1..6_usize, prop::bool::weighted(0.6), any::<bool>()).prop_map(
             |(pid, amount, takes_over, packs)| Step::Allocate { pid, amount, takes_over, packs }
         ),
-        4 => pid().prop_map(|pid| Step::GiveBack { pid }),
-        1 => Just(Step::Reclaim),
-        4 => pid().prop_map(|pid| Step::Die { pid }),
-        2 => (index(), pid()).prop_map(|(index, pid)| Step::Script { index, pid }),
+        6 => pid().prop_map(|pid| Step::GiveBack { pid }),
+        2 => Just(Step::Reclaim),
+        6 => pid().prop_map(|pid| Step::Die { pid }),
+        3 => (index(), pid()).prop_map(|(index, pid)| Step::Script { index, pid }),
+        // These two are for ever.
         1 => (index(), STRANGER..STRANGER + 3).prop_map(|(index, pid)| Step::Stranger { index, pid }),
         1 => index().prop_map(|index| Step::Damage { index }),
-        1 => index().prop_map(|index| Step::Drain { index }),
-        1 => index().prop_map(|index| Step::Undrain { index }),
+        2 => index().prop_map(|index| Step::Drain { index }),
+        4 => index().prop_map(|index| Step::Undrain { index }),
+        4 => (index(), prop::option::weighted(0.8, 2..6_u32)).prop_map(|(index, slots)| Step::Divide { index, slots }),
     ]
 }
 
@@ -64,7 +71,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
 type Shares = (Option<u32>, Option<Vec<Option<u32>>>);
 
 pub(super) fn inventory() -> impl Strategy<Value = Inventory> {
-    let slots = || prop_oneof![2 => Just(None), 1 => (2..5_u32).prop_map(Some)];
+    let slots = || prop::option::of(2..5_u32);
     let instances = prop::option::weighted(0.3, prop::collection::vec(slots(), 1..4));
     prop::collection::vec((slots(), instances), 1..5).prop_map(|devices| {
         let device = |(index, (slots, instances)): (u32, Shares)| {

@@ -35,6 +35,9 @@ impl World {
         let text = Text::read(self.bytes.clone());
         assert_eq!(text.malformed, [], "{}", self.bytes.escape_ascii());
         let count = u32::try_from(self.inventory.devices.len()).unwrap();
+        if let Step::Allocate { pid, .. } | Step::Script { pid, .. } = step {
+            self.be_born(pid);
+        }
         match step {
             Step::Allocate { pid, .. } | Step::Script { pid, .. } if self.is_dead(pid) => {}
             Step::Allocate { pid, amount, takes_over, packs } => {
@@ -78,10 +81,26 @@ impl World {
                 let at = text.record.drained.iter().position(|drained| drained.index == index).unwrap();
                 self.drain(&text, Change { undrained: vec![at], ..Change::default() }, cut, index);
             }
+            Step::Divide { index, slots } if index < count => {
+                let device = &mut self.inventory.devices[index as usize];
+                match &mut device.instances {
+                    Some(instances) => instances.iter_mut().for_each(|instance| instance.slots = slots),
+                    None => device.slots = slots,
+                }
+                self.is_divided_anew = true;
+            }
             Step::Script { .. } | Step::Stranger { .. } | Step::Damage { .. } => {}
-            Step::Drain { .. } | Step::Undrain { .. } => {}
+            Step::Drain { .. } | Step::Undrain { .. } | Step::Divide { .. } => {}
         }
         self.check();
+    }
+
+    /// A pid of which the record knows nothing any more is another process's.
+    fn be_born(&mut self, pid: u32) {
+        let is_recorded = self.held.iter().any(|held| held.2 == pid);
+        if !is_recorded && !self.scripts.iter().any(|line| line.1 == pid) {
+            self.dead.remove(&pid);
+        }
     }
 
     fn allocate(

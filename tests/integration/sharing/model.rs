@@ -1,7 +1,7 @@
 //! The program against a model: namespaces, quotas and shares, for any calls in any order.
 //!
 //! Record and policy alone, with instances, strangers and writers that are cut short, are set against one in
-//! `src/coordination/model.rs`.
+//! `src/coordination/model`.
 
 use std::collections::BTreeSet;
 
@@ -29,6 +29,10 @@ enum Step {
     Die {
         owner: usize,
     },
+    /// Devices are given in so many shares from now on.
+    Divide {
+        slots: u32,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -39,6 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         2 => owner().prop_map(|owner| Step::GiveBack { owner }),
         1 => owner().prop_map(|owner| Step::Die { owner }),
+        1 => (1..4_u32).prop_map(|slots| Step::Divide { slots }),
     ]
 }
 
@@ -56,20 +61,23 @@ struct World {
     dead: BTreeSet<u32>,
 }
 
+fn configuration(slots: u32, limits: [Option<usize>; 2]) -> String {
+    let replicas = match slots {
+        1 => String::new(),
+        slots => format!(
+            "sharing:\n  timeSlicing:\n    resources:\n      - {{name: nvidia.com/gpu, replicas: {slots}}}\n"
+        ),
+    };
+    let quota =
+        |(name, limit): (&str, Option<usize>)| Some(format!("    {name}: {{nvidia.com/gpu: {}}}\n", limit?));
+    let quotas: String = NAMESPACES.into_iter().zip(limits).filter_map(quota).collect();
+    let quotas = if quotas.is_empty() { quotas } else { format!("gpu-coord:\n  quotas:\n{quotas}") };
+    format!("version: v1\n{replicas}{quotas}")
+}
+
 impl World {
     fn new(devices: u32, slots: u32, limits: [Option<usize>; 2]) -> World {
-        let replicas = match slots {
-            1 => String::new(),
-            slots => format!(
-                "sharing:\n  timeSlicing:\n    resources:\n      - {{name: nvidia.com/gpu, replicas: {slots}}}\n"
-            ),
-        };
-        let quota = |(name, limit): (&str, Option<usize>)| {
-            Some(format!("    {name}: {{nvidia.com/gpu: {}}}\n", limit?))
-        };
-        let quotas: String = NAMESPACES.into_iter().zip(limits).filter_map(quota).collect();
-        let quotas = if quotas.is_empty() { quotas } else { format!("gpu-coord:\n  quotas:\n{quotas}") };
-        let host = Host::new(devices, &format!("version: v1\n{replicas}{quotas}"));
+        let host = Host::new(devices, &configuration(slots, limits));
         let owners = (0..6).map(|_| Process::start()).collect();
         World { host, owners, devices, slots, limits, held: BTreeSet::new(), dead: BTreeSet::new() }
     }
@@ -82,7 +90,13 @@ impl World {
 
     /// What may be given.
     fn is_to_be_had(&self, unit: (u32, Option<u32>), takes_over: bool) -> bool {
-        let mut holders = self.held.iter().filter(|(held, _)| (held.0, held.1) == unit);
+        // A share that is beyond those of now may be any of them.
+        let is_it = |(device, slot, _): &Holding| {
+            let is_share =
+                slot.is_none_or(|slot| slot >= self.slots || self.slots == 1 || Some(slot) == unit.1);
+            *device == unit.0 && is_share
+        };
+        let mut holders = self.held.iter().filter(|(held, _)| is_it(held));
         holders.all(|(held, _)| takes_over && self.dead.contains(&held.2))
     }
 
@@ -106,6 +120,10 @@ impl World {
             Step::Die { owner } => {
                 let dead = std::mem::replace(&mut self.owners[owner], Process::start());
                 self.dead.insert(dead.kill());
+            }
+            Step::Divide { slots } => {
+                self.slots = slots;
+                self.host.configure(&configuration(slots, self.limits));
             }
         }
         let held: BTreeSet<Holding> = self.held.iter().map(|(held, _)| *held).collect();
