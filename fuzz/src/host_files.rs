@@ -1,14 +1,16 @@
 //! What the kernel and the administrator write: `/proc/PID/stat` and its kin, mounts, control groups, tables.
 
+use std::fmt::{Debug, Display};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::str::FromStr;
 
 use crate::cgroup::membership::{self, Version};
 use crate::cgroup::namesake::Namesake;
 use crate::cgroup::v1;
 use crate::host::mounts::{self, Mount, Mounts};
 use crate::host::{account, boot, capability, namespace, node, process};
-use crate::inventory::Source;
+use crate::inventory::{Source, Vendor};
 use crate::{assert_shown, device, lossy};
 
 pub(crate) fn stat(bytes: &[u8]) {
@@ -46,13 +48,16 @@ pub(crate) fn cgroup(bytes: &[u8]) {
     let _ = v1::parse(&text);
 }
 
+/// As many looks at a mount as take no time: of few mounts, all are looked for.
+const MOST_LOOKS: usize = 1_000_000;
+
 pub(crate) fn mountinfo(bytes: &[u8]) {
     let read = mounts::parse(bytes);
     let lines: Vec<u8> = read.list.iter().flat_map(line).collect();
     assert_eq!(mounts::parse(&lines), read, "{}", lines.escape_ascii());
     let empty = Mounts::default();
     // For each of them, all are looked at.
-    for mount in read.list.iter().take(1000) {
+    for mount in read.list.iter().take(MOST_LOOKS / (read.list.len() + 1)) {
         let found = read.covering(&mount.point).map(|found| found.point.as_os_str().len());
         assert!(found >= Some(mount.point.as_os_str().len()), "{:?} does not cover itself", mount.point);
         let _ = (mount.is_network(), mount.is_local_disk(), mount.is_container_root());
@@ -91,15 +96,20 @@ pub(crate) fn tables(bytes: &[u8]) {
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
     let _ = (account::parse(first, rest, rest), node::parse_majors(&text), node::parse_capabilities(&text));
     let _ = (namespace::parse_link(first), boot::parse_boot_id(first));
-    if let Ok(source) = first.parse::<Source>() {
-        // Not always as it was written: `simulated:007`.
-        assert_eq!(source.to_string().parse::<Source>(), Ok(source));
-    }
-    if let Ok(address) = first.parse::<device::PciAddress>() {
-        assert_eq!(address.to_string().parse(), Ok(address));
-    }
+    prints_back::<Source>(first);
+    prints_back::<device::PciAddress>(first);
+    prints_back::<node::NodeNumber>(first);
+    prints_back::<Vendor>(first);
+    prints_back::<Version>(first);
     if let Some(uuid) = device::uuid(first) {
         assert_eq!(uuid, first);
         assert_shown(&uuid);
+    }
+}
+
+/// Not always as it was written: `simulated:007`.
+fn prints_back<T: FromStr + Display + PartialEq + Debug>(text: &str) {
+    if let Ok(value) = text.parse::<T>() {
+        assert_eq!(value.to_string().parse::<T>().ok(), Some(value), "{text}");
     }
 }

@@ -10,6 +10,7 @@ include!(concat!(env!("OUT_DIR"), "/src/modules.rs"));
 
 mod amd;
 mod argv;
+mod devices;
 mod host_files;
 mod nvidia;
 mod record;
@@ -19,7 +20,7 @@ mod yaml;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// In the order in which `fuzz/run` runs them.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     ("record", record::record),
     ("stat", host_files::stat),
     ("status", host_files::status),
@@ -33,6 +34,7 @@ pub const TARGETS: [Target; 16] = [
     ("rocm_smi", amd::rocm_smi),
     ("amd_smi", amd::amd_smi),
     ("kfd", amd::kfd),
+    ("devices", devices::devices),
     ("config", yaml::config),
     ("check", yaml::check),
     ("argv", argv::argv),

@@ -7,7 +7,7 @@ use crate::device::{Device, Identity};
 use crate::host::child::Output;
 use crate::inventory::distinct;
 use crate::inventory::nvidia_smi::fields::{self, Extra};
-use crate::inventory::nvidia_smi::{details, listing, mig, rows, status};
+use crate::inventory::nvidia_smi::{details, listing, mig, persistence, rows, status};
 use crate::inventory::nvml;
 use crate::inventory::procfs::information;
 use crate::{assert_shown, lossy};
@@ -51,7 +51,13 @@ fn are_shown(devices: &[Device]) {
 }
 
 pub(crate) fn list(bytes: &[u8]) {
-    let Ok(read) = listing::parse(&lossy(bytes)) else { return };
+    let text = lossy(bytes);
+    if let Some(modes) = persistence::parse(&text) {
+        let word = |is_on: &bool| if *is_on { "Enabled" } else { "Disabled" };
+        let text: String = modes.iter().map(|(index, is_on)| format!("{index}, {}\n", word(is_on))).collect();
+        assert_eq!(persistence::parse(&text), Some(modes));
+    }
+    let Ok(read) = listing::parse(&text) else { return };
     let instance = |it: &listing::Listed| {
         let _ = it.place();
         assert_shown(&it.profile);

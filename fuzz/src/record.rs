@@ -23,8 +23,11 @@ pub(crate) fn record(bytes: &[u8]) {
     }
 }
 
+/// Of a long record it is the reading that is measured.
+const PRINTED: usize = 10_000;
+
 fn prints_back(record: &Record) {
-    for assignment in &record.assignments {
+    for assignment in record.assignments.iter().take(PRINTED) {
         let line = format::print(assignment);
         assert!(line.bytes().all(|byte| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t')), "{line:?}");
         if !assignment.is_the_scripts() {

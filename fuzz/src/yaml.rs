@@ -7,7 +7,7 @@ use crate::config::yaml::Problem;
 use crate::{assert_shown, cli, lossy};
 
 fn is_placed(problem: &Problem, text: &str) {
-    let lines = text.matches('\n').count() + 1;
+    let lines = text.matches(['\n', '\r']).count() + 1;
     let Problem { line, column, .. } = problem;
     // The end of the text lies behind its last line end.
     assert!((1..=lines + 1).contains(line) && *column >= 1, "{problem:?} is not in {text:?}");

@@ -330,6 +330,8 @@ mod tests {
 
     #[test]
     fn a_line_prints_back_to_itself_and_keeps_to_the_alphabet() {
+        let given = Assignment { origin: Some(Origin { grant: 17, is_taken: false }), ..full() };
+        assert_eq!(parse(print(&given).as_bytes()), Ok(Line::Held(given)));
         let line = print(&full());
         assert_eq!(parse(line.as_bytes()), Ok(Line::Held(full())));
         let (before, after) = line.split_once('\t').unwrap();
@@ -382,6 +384,7 @@ mod tests {
                 Ok(Line::Withheld { index: found, problem }) => {
                     assert_eq!(found, index, "{line:?}");
                     assert!(problem.contains(says), "{line:?}: {problem}");
+                    assert!(problem.starts_with(&format!("`{}", &line[..1])), "{line:?} is not shown: {problem}");
                     assert!(problem.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()), "{problem}");
                 }
                 other => panic!("{line:?}: {other:?}"),
@@ -392,7 +395,9 @@ mod tests {
     #[test]
     fn what_has_no_index_is_an_error() {
         for line in ["x", " 3 47", "3", "3x 47", "-1 47", "\0\0\0", "\u{feff}3 47", "! x"] {
-            assert!(parse(line.as_bytes()).is_err(), "{line:?}");
+            let problem = parse(line.as_bytes()).expect_err(line);
+            let first = line.as_bytes()[..1].escape_ascii();
+            assert!(problem.starts_with(&format!("`{first}")), "{line:?} is not shown: {problem}");
         }
     }
 

@@ -94,6 +94,7 @@ mod tests {
             line(2, 2, Some("GPU-2"), false),
             line(3, 101, Some("GPU-3"), false),
             line(4, 3, None, false),
+            line(5, 102, None, false),
         ];
         let record = Record { assignments, ..Record::default() };
         let standing = |position: usize| match record.assignments[position].owner.pid {
@@ -111,20 +112,20 @@ mod tests {
     fn waiters_that_have_ended_go() {
         let waiter =
             |pid| Waiter { owner: line(0, pid, None, false).owner, amount: 1, ticket: 1, among: None };
-        let record = Record { waiters: vec![waiter(1), waiter(100), waiter(200)], ..Record::default() };
+        let record = Record { waiters: [100, 1, 200, 101].map(waiter).to_vec(), ..Record::default() };
         let waits = |waiter: &Waiter| match waiter.owner.pid {
             ..100 => Standing::Alive,
             100..200 => Standing::Dead,
             200.. => Standing::Doubtful(crate::assignment::Doubt::Unreadable),
         };
-        assert_eq!(gone(&record, waits), [1]);
+        assert_eq!(gone(&record, waits), [0, 3]);
     }
 
     #[test]
     fn the_scripts_lines_are_settled_and_those_without_a_name_are_named() {
         let gpu = Some("GPU-9".to_owned());
         let anew = vec![(0, gpu.clone()), (4, gpu)];
-        assert_eq!(settled(true, Some("GPU-9")), (vec![1, 3], anew.clone()));
+        assert_eq!(settled(true, Some("GPU-9")), (vec![1, 3, 5], anew.clone()));
         assert_eq!(settled(false, Some("GPU-9")), (vec![1], anew), "other dead are let lie");
         assert_eq!(settled(false, None), (vec![1], vec![(0, None)]), "a release has no names to give");
     }

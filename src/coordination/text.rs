@@ -217,6 +217,14 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_understood_is_named_by_its_line() {
+        let text = Text::read(b"0 11\n\nx\n3 y\n".to_vec());
+        let malformed: Vec<_> = text.malformed.iter().map(|malformed| malformed.line).collect();
+        let withheld: Vec<_> = text.record.withheld.iter().map(|withheld| withheld.line).collect();
+        assert_eq!((malformed, withheld), (vec![3], vec![4]));
+    }
+
+    #[test]
     #[rustfmt::skip] // a table
     fn a_file_of_another_kind_is_no_record() {
         for (text, is_a_record) in [
@@ -238,6 +246,7 @@ mod tests {
             ("#abc\n",         vec![(0, 4, false)]),
             ("0 1\n\n\n\n",   vec![(4, 2, true)]),
             ("\n\n#a\n\n\n",  vec![(0, 1, true), (2, 2, false), (5, 1, true)]),
+            ("\n\n0 1\n\n\n", vec![(0, 1, true), (6, 1, true)]),
             ("#abc",           vec![]),
         ] {
             let read = Text::read(text.into());

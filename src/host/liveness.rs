@@ -287,6 +287,7 @@ mod tests {
             ("its pid is used again",     Tree::new().alive(7, 6),                                  Dead),
             ("a zombie",                  Tree::new().process(7, "java", 'Z', 1, 1, 5),             Dead),
             ("a zombie leader that runs", Tree::new().process(7, "java", 'Z', 1, 2, 5),             Alive),
+            ("its status cannot be read", Tree::new().alive(7, 5).without("proc/7/status").file("proc/7/status/x", ""), Alive),
             ("hidden",                    Tree::new().without("proc/1").file("proc/self/status", ""), UNREADABLE),
             ("not to be read",            Tree::new().file("proc/7/stat/x", ""),                    UNREADABLE),
             ("no /proc",                  Tree::empty().link("proc/self/ns/pid", &format!("pid:[{INITIAL}]")), UNREADABLE),

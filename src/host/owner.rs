@@ -369,6 +369,23 @@ mod tests {
         }
     }
 
+    /// Whoever is written down instead of a line of the script.
+    #[test]
+    #[rustfmt::skip] // a table
+    fn only_a_living_process_that_can_be_told_from_later_ones_replaces_a_pid() {
+        for (case, tree, start) in [
+            ("alive",                     Tree::new().alive(7, 5),                                      Some(5)),
+            ("gone",                      Tree::new(),                                                  None),
+            ("a zombie",                  Tree::new().process(7, "java", 'Z', 1, 1, 5),                 None),
+            ("a zombie leader that runs", Tree::new().process(7, "java", 'Z', 1, 2, 5),                 Some(5)),
+            ("since when is not known",   Tree::new().alive(7, 5).link("proc/self/ns/time", "time:[5]"), None),
+            ("hidden",                    Tree::new().without("proc/1").file("proc/self/status", ""),   None),
+        ] {
+            let found = of(&tree.host(), 7);
+            assert_eq!(found.as_ref().map(|owner| (owner.pid, owner.start)), start.map(|start| (7, Some(start))), "{case}");
+        }
+    }
+
     #[test]
     fn our_parent_here_is_the_real_one() {
         let here = Host::new(Path::new("/"));

@@ -23,13 +23,16 @@ const LONGEST_ID: usize = 255;
 
 /// `path` is the administrator's and not below the host root; the nodes that it names are.
 pub(super) fn read(path: &Path, host: &Host) -> Result<Vec<Device>, Error> {
-    let text = contents(path)?;
+    parse(&contents(path)?, path, host)
+}
+
+fn parse(text: &[u8], path: &Path, host: &Host) -> Result<Vec<Device>, Error> {
     if text.trim_ascii_start().starts_with(b"[") {
         // Which the derived parser takes for the fields of an object in their order.
         let problem = "a list, where an object with the list `devices` is expected".to_owned();
         return Err(Error::Malformed { path: path.to_owned(), line: 1, problem });
     }
-    let list: List = serde_json::from_slice(&text).map_err(|err| malformed(path, &err))?;
+    let list: List = serde_json::from_slice(text).map_err(|err| malformed(path, &err))?;
     let mut devices: Vec<Device> =
         (0..).zip(list.devices).map(|(position, entry)| entry.device(position, host)).collect();
     distinct::check(&devices).map_err(|problem| Error::File { path: path.to_owned(), problem })?;
@@ -152,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(text: &str) -> Result<Vec<Device>, String> {
+    fn read_text(text: &str) -> Result<Vec<Device>, String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("devices.json");
         std::fs::write(&path, text).unwrap();
@@ -162,7 +165,7 @@ mod tests {
 
     #[test]
     fn only_the_id_is_required() {
-        let devices = parse(r#"{"devices": [{"id": "a b,\"é"}, {"id": "1"}]}"#).unwrap();
+        let devices = read_text(r#"{"devices": [{"id": "a b,\"é"}, {"id": "1"}]}"#).unwrap();
         assert_eq!((devices[0].index, devices[1].index), (0, 1));
         assert_eq!(devices[0].identity.id.as_deref(), Some("a b,\"é"));
         assert_eq!(devices[0].health, Health::Sound);
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let devices = parse(
+        let devices = read_text(
             r#"{"devices": [{"id": "x", "index": 7, "name": "Alveo", "pci": "0000:3B:00.1",
                 "nodes": ["/dev/xdma0", "/dev/xdma/1"], "memory_mib": 64, "unhealthy": "fan"},
                {"id": "y", "index": 3, "name": null, "pci": null, "memory_mib": null, "unhealthy": null}]}"#,
@@ -217,7 +220,7 @@ mod tests {
             ("one address twice",  "{\"devices\": [{\"id\": \"a\", \"pci\": \"0:1:0.0\"}, {\"id\": \"b\", \"pci\": \"0000:01:00.0\"}]}", "device 0 (a) and device 1 (b) have one PCI address"),
             ("an index twice",     "{\"devices\": [{\"id\": \"a\"}, {\"id\": \"b\", \"index\": 0}]}", "device 0 (a) and device 0 (b) have one index: 0"),
         ] {
-            let problem = parse(text).expect_err(case);
+            let problem = read_text(text).expect_err(case);
             assert!(problem.contains(says), "{case}: {problem}");
         }
     }

@@ -307,6 +307,36 @@ mod tests {
         assert_eq!(ask(3, &[], true), Err(says.to_owned()));
     }
 
+    /// What could be given is no reason, and what is held is held, whoever else computes on it.
+    #[test]
+    fn only_what_keeps_a_unit_from_being_given_is_a_reason() {
+        let mut orphaned = held(0, 100);
+        orphaned.cgroup = Some("v2:/gpu-coord-100-1".to_owned());
+        let record = Record { assignments: vec![orphaned, held(1, 1)], ..Record::default() };
+        let inventory = host(&[false; 3]);
+        let units: Vec<Unit> = inventory.units().collect();
+        const HELD: &str = "1 held by living owners (`gpu-coord status` names them)";
+        const USED: &str = "1 in use by others (`gpu-coord status` names them)";
+        for (used, in_use, given, reasons) in [
+            (&[0, 1, 2][..], Used::GiveAsAny, 2, HELD.to_owned()),
+            (&[0, 2], Used::GiveLast, 2, HELD.to_owned()),
+            (&[1], Used::Withhold, 2, HELD.to_owned()),
+            (&[1, 2], Used::Withhold, 1, format!("{HELD}; {USED}")),
+        ] {
+            let request = Request {
+                amount: 3,
+                takes_over: true,
+                includes_sick: false,
+                in_use,
+                isolates: false,
+                packs: false,
+                units: &units,
+            };
+            let says = format!("3 units asked for, {given} of 3 can be given: {reasons}");
+            assert_eq!(grant(&inventory, &record, used, &request), Err(says), "{used:?}, {in_use:?}");
+        }
+    }
+
     #[test]
     #[rustfmt::skip] // a table
     fn shares_are_spread_or_packed() {
@@ -330,6 +360,24 @@ mod tests {
             let found = grant(&inventory, &record, &[], &request);
             assert_eq!(found.as_ref().ok(), given.as_ref(), "{case}: {found:?}");
         }
+    }
+
+    /// Of device 0 one share is free, and so is none of device 1: the next comes from there, though others have more
+    /// of it, since two of one device are not twice the power.
+    #[test]
+    fn shares_that_were_given_before_those_of_orphans_count() {
+        let mut inventory = host(&[false; 2]);
+        inventory.devices.iter_mut().for_each(|device| device.slots = Some(3));
+        let share = |index: u32, slot: u32, pid: u32| Assignment {
+            slot: Some(slot),
+            cgroup: (pid >= 100).then(|| "v2:/gpu-coord-100-1".to_owned()),
+            ..held(index, pid)
+        };
+        let assignments =
+            vec![share(0, 1, 100), share(0, 2, 100), share(1, 0, 1), share(1, 1, 1), share(1, 2, 100)];
+        let record = Record { assignments, ..Record::default() };
+        assert_eq!(ask(&inventory, &record, 2, true), Ok(vec![0, 1]));
+        assert_eq!(ask(&inventory, &record, 4, true), Ok(vec![0, 1, 0, 0]));
     }
 
     #[test]

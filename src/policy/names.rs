@@ -115,3 +115,75 @@ impl<'a> Tables<'a> {
             || (identity.id.is_some() && self.id.len() == count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+
+    /// The names of a device: of the kinds `u` (UUID), `p` (PCI) and `i` (id), each with that number.
+    fn identity(kinds: &str, number: u32) -> Identity {
+        let has = |kind| kinds.contains(kind);
+        Identity {
+            uuid: has('u').then(|| format!("GPU-{number}")),
+            pci: has('p').then(|| format!("0000:0{number}:00.0").parse().unwrap()),
+            id: has('i').then(|| format!("slot {number}")),
+        }
+    }
+
+    /// What a line means on a host of devices with names of these kinds, and whether by its name.
+    fn meant(kinds: &[&str], index: u32, recorded: &Identity) -> (Vec<usize>, bool) {
+        let devices = (0..).zip(kinds).map(|(index, kinds)| Device::new(index, identity(kinds, index)));
+        let devices = devices.collect();
+        let inventory =
+            Inventory { source: "test".to_owned(), driver_version: None, devices, tells_instances: true };
+        let mut found = Vec::new();
+        let is_named = Names::of(&inventory).each(index, recorded, |part| found.push(part.device));
+        (found, is_named)
+    }
+
+    #[test]
+    #[rustfmt::skip] // a table
+    fn any_equal_name_decides_whatever_the_index() {
+        let two = Identity { pci: identity("p", 1).pci, ..identity("u", 0) };
+        for (case, kinds, index, recorded, means) in [
+            ("by its UUID",           ["u", "u", "u"],       0, identity("u", 2),   vec![2]),
+            ("by its address",        ["u", "up", "p"],      0, identity("p", 2),   vec![2]),
+            ("by its id",             ["u", "i", "i"],       0, identity("i", 2),   vec![2]),
+            ("by one of several",     ["upi", "u", "u"],     1, identity("pi", 0),  vec![0]),
+            ("where it always was",   ["upi", "upi", "upi"], 1, identity("upi", 1), vec![1]),
+            ("of two devices",        ["u", "p", ""],        2, two,                vec![0, 1]),
+        ] {
+            assert_eq!(meant(&kinds, index, &recorded), (means, true), "{case}");
+        }
+    }
+
+    /// A unit whose holder is not seen is given twice, one that is held by nobody is only withheld: so a device is
+    /// excluded by another name of the same kind alone.
+    #[test]
+    #[rustfmt::skip] // a table
+    fn only_another_name_of_the_same_kind_excludes_a_device() {
+        for kind in ["u", "p", "i"] {
+            let others: String = "upi".replace(kind, "");
+            let (all, others) = ("upi", others.as_str());
+            let gone = identity(kind, 9);
+            for (case, kinds, index, means) in [
+                ("all have another",             [all, kind, all],       1, vec![]),
+                ("its index has none",           [all, others, all],     1, vec![1]),
+                ("none has any",                 [others, others, ""],   1, vec![1]),
+                ("another has its index",        [kind, others, ""],     0, vec![1, 2]),
+                ("there is no such index",       [kind, others, ""],     7, vec![1, 2]),
+            ] {
+                assert_eq!(meant(&kinds, index, &gone), (means, false), "{kind}: {case}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_without_a_name_means_its_index_and_is_not_here_by_name() {
+        for kinds in [["", "", ""], ["u", "u", "u"]] {
+            assert_eq!(meant(&kinds, 1, &Identity::default()), (vec![1], false));
+            assert_eq!(meant(&kinds, 7, &Identity::default()), (vec![], false));
+        }
+    }
+}

@@ -96,6 +96,19 @@ mod tests {
         }
     }
 
+    /// A pid that is used again, in a record that was written by hand: two that waited for each other would for ever.
+    #[test]
+    fn of_two_that_cannot_be_told_apart_none_waits_for_the_other() {
+        let twin = |start| Waiter {
+            owner: Owner { start: Some(start), ..owner(9) },
+            ..record(&[(9, 1, 3)]).waiters.remove(0)
+        };
+        let record = Record { waiters: vec![twin(1), twin(2)], ..Record::default() };
+        for waiter in &record.waiters {
+            assert_eq!(before(&record, &waiter.owner, |_| true), Vec::<&Waiter>::new());
+        }
+    }
+
     #[test]
     fn ranks_are_kept_in_spans() {
         assert_eq!(spans([0, 1, 2, 5, 7, 8].into_iter()), [(0, 2), (5, 5), (7, 8)]);
