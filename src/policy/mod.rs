@@ -323,7 +323,7 @@ mod tests {
             (&[1], Used::Withhold, 2, HELD.to_owned()),
             (&[1, 2], Used::Withhold, 1, format!("{HELD}; {USED}")),
         ] {
-            let request = Request {
+            let request = Wanted {
                 amount: 3,
                 takes_over: true,
                 includes_sick: false,
