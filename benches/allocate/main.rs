@@ -1,7 +1,8 @@
 //! What an allocation costs, set against a program that only takes the lock, and against Flink's own script.
 //!
 //! `cargo bench --bench allocate` prints it all, and draws `docs/plots`; the figures of one line were taken in turn, in
-//! one run.
+//! one run. `cargo bench --bench allocate -- floor script` takes these parts alone; the others are `records`, `units` and
+//! `callers`.
 //! Times on a shared machine are noise: read the ratios.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on ends")]
@@ -28,10 +29,23 @@ fn main() {
     run(&mut allocate(&files, "simulated:8"));
     println!("peak memory of an allocation from simulated:8: at most {} KiB\n", peak_kib());
     let owners = Owners::start(8);
-    against_the_floor(&files);
-    scaling::by_records(&files, &owners);
-    scaling::by_units(&files);
-    scaling::by_callers(&files);
+    let named: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
+    if is_wanted("floor") {
+        against_the_floor(&files);
+    }
+    if is_wanted("records") {
+        scaling::by_records(&files, &owners);
+    }
+    if is_wanted("units") {
+        scaling::by_units(&files);
+    }
+    if is_wanted("callers") {
+        scaling::by_callers(&files);
+    }
+    if !is_wanted("script") {
+        return;
+    }
     match host::stock_script() {
         Some(script) => against_the_script(&files, &owners, &script),
         None => {
