@@ -1,12 +1,9 @@
 //! `gpu-coord deallocateAll`.
 
-use std::collections::{BTreeSet, HashMap};
-
-use super::Context;
+use super::groups::{GivenBack, Undone};
 use super::judged::Judged;
-use super::remains::{Others, Remains};
+use super::{Context, groups};
 use crate::assignment::{Assignment, Owner, Record, Standing};
-use crate::cgroup::{self, Group};
 use crate::cli::DeallocateAll;
 use crate::coordination::ledger::Ledger;
 use crate::error::Error;
@@ -44,102 +41,21 @@ fn release(context: &Context<'_>, ledger: Ledger, found: &Found, notes: &mut Not
     check_known(record, found)?;
     context.check_strict(notes)?;
     super::block_signals();
-    let (released, emptied) = undo_groups(context, record, released, &standing, notes)?;
-    undo_unrecorded(context, record, found)?;
+    let Undone { free, emptied } = GivenBack::of(context, record, &released, &standing).undo(notes)?;
+    if let Found::Owner(owner) = found {
+        groups::undo_unrecorded(context, record, owner)?;
+    }
     host.check_read()?;
-    if released.is_empty() {
+    if free.is_empty() {
         return Ok(0);
     }
     let mut change = judged.change(None, false);
-    let given_back: Vec<Assignment> = released.iter().map(|at| record.assignments[*at].clone()).collect();
-    change.release(released);
+    let given_back: Vec<Assignment> = free.iter().map(|at| record.assignments[*at].clone()).collect();
+    change.release(free);
     change.stale.extend(emptied);
     ledger.commit(host, &change)?;
     context.note_release(&given_back, notes);
     Ok(change.released.len())
-}
-
-/// Undoes the control groups of what is released, before the record forgets them: the living go back to where
-/// they were. What descendants of a dead owner may have open stays recorded. Positions of what is free by then, and of
-/// what the dead had in a group of the living that is there no more.
-fn undo_groups(
-    context: &Context<'_>,
-    record: &Record,
-    released: Vec<usize>,
-    standing: &dyn Fn(usize) -> Standing,
-    notes: &mut Notes,
-) -> Result<(Vec<usize>, Vec<usize>), Error> {
-    let remains = Remains::of(&context.host, record, standing);
-    let all: BTreeSet<usize> = released.iter().copied().collect();
-    let others = Others::of(record, |at| all.contains(&at) || standing(at) == Standing::Dead);
-    let rest = Others::of(record, |at| all.contains(&at));
-    // What somebody dead left in the group is its namesake's to put back.
-    let is_shared = |position: usize, name: &str| {
-        let owner = &record.assignments[position].owner;
-        let is_the_deads = standing(position) == Standing::Alive && !cgroup::is_called_after(name, owner);
-        others.share(name) || (is_the_deads && rest.share(name))
-    };
-    let (mut undone, mut kept, mut dissolved) = (HashMap::new(), BTreeSet::new(), BTreeSet::new());
-    for position in released.iter().copied() {
-        let assignment = &record.assignments[position];
-        let name = assignment.cgroup.as_deref();
-        let is_kept = match name {
-            // Somebody else in the group has it as well, and goes on having it.
-            Some(_) if others.hold(assignment) => continue,
-            Some(name) if undone.contains_key(name) => undone[name],
-            Some(name) if !is_believed(context, assignment, name, notes) => false,
-            // Others in it can open what is given back until the group ends: it stays recorded so long.
-            Some(name) if is_shared(position, name) => true,
-            _ if standing(position) == Standing::Dead => remains.remove(position, notes)?,
-            _ => {
-                dissolve(context, assignment)?;
-                dissolved.extend(name);
-                false
-            }
-        };
-        undone.extend(name.map(|name| (name, is_kept)));
-        kept.extend(Some(position).filter(|_| is_kept));
-    }
-    let mut free = released.clone();
-    record.retain_apart(&mut free, &kept);
-    let freed: BTreeSet<usize> = free.iter().copied().collect();
-    for position in all.difference(&freed) {
-        let Assignment { index, cgroup, .. } = &record.assignments[*position];
-        let shared = cgroup.as_deref().filter(|name| is_shared(*position, name));
-        notes.warnings.extend(shared.map(|name| {
-            format!("index {index} stays recorded: others in control group {name} can open it until they end")
-        }));
-    }
-    let is_emptied = |at: &usize| {
-        let line = &record.assignments[*at];
-        !all.contains(at) && line.cgroup.as_deref().is_some_and(|name| dissolved.contains(name))
-    };
-    Ok((free, (0..record.assignments.len()).filter(is_emptied).collect()))
-}
-
-/// The group that a call left behind which was killed before it recorded anything.
-fn undo_unrecorded(context: &Context<'_>, record: &Record, found: &Found) -> Result<(), Error> {
-    let Found::Owner(owner) = found else { return Ok(()) };
-    let groups = if context.host.is_here() { Group::occupied(&context.host, owner) } else { Vec::new() };
-    let is_recorded = |group: &&Group| {
-        let name = group.name();
-        record.assignments.iter().any(|line| line.cgroup.as_deref() == Some(name.as_str()))
-    };
-    let mut unrecorded = groups.iter().filter(|group| !is_recorded(group));
-    unrecorded.try_for_each(|group| group.dissolve(context.deadline))
-}
-
-/// A group that is none of its owner's is none of ours to undo.
-fn is_believed(context: &Context<'_>, assignment: &Assignment, name: &str, notes: &mut Notes) -> bool {
-    let group = Group::recorded(&context.host, &assignment.owner, name);
-    group.map(drop).map_err(|error| notes.warn(error.chain())).is_ok()
-}
-
-fn dissolve(context: &Context<'_>, assignment: &Assignment) -> Result<(), Error> {
-    match &assignment.cgroup {
-        Some(name) => Group::recorded(&context.host, &assignment.owner, name)?.dissolve(context.deadline),
-        None => Ok(()),
-    }
 }
 
 /// Positions of what `found` holds.

@@ -8,7 +8,7 @@ use super::offer::Offer;
 use super::queue::Waiters;
 use crate::assignment::{Owner, Record, Standing};
 use crate::cli::RequestOptions;
-use crate::coordination::ledger::Snapshot;
+use crate::coordination::snapshot::Snapshot;
 use crate::device::Unit;
 use crate::host::Host;
 use crate::host::events::Watch;

@@ -13,7 +13,7 @@ use super::view::View;
 use super::{Context, eligible};
 use crate::assignment::{Record, Standing};
 use crate::cli::Status;
-use crate::coordination::ledger::Snapshot;
+use crate::coordination::snapshot::Snapshot;
 use crate::device::Inventory;
 use crate::error::Error;
 use crate::host::deadline::Deadline;

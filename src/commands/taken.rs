@@ -1,24 +1,22 @@
 //! `gpu-coord AMOUNT` inside of `gpu-coord exec`: the answer is out of what `exec` was given, no unit to two who live,
 //! and whoever asks owns it beside the command, since a start script may leave after that.
 
-use std::collections::BTreeSet;
-
 use super::allocate::find_owner;
 use super::answer::Answer;
 use super::handover::{Given, Handing};
 use super::judged::Judged;
+use super::passing::Passing;
 use super::{Context, eligible};
-use crate::assignment::{Assignment, Grant, Origin, Owner, Record, Standing};
-use crate::cgroup::Group;
-use crate::cli::{Allocation, Cgroup, RequestOptions};
+use crate::assignment::{Origin, Owner, Standing};
+use crate::cli::Allocation;
+use crate::cli::watchdog::Guard;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::settle;
 use crate::device::{Inventory, Unit};
 use crate::error::Error;
-use crate::host::Host;
 use crate::host::owner::Form;
 use crate::notes::Notes;
-use crate::policy::{self, Occupancy};
+use crate::policy;
 use crate::sharing::Resources;
 use crate::visible::Seen;
 
@@ -50,38 +48,8 @@ pub(super) fn run(
     context.check_place(path, notes)?;
     let ledger = Ledger::open_existing(&context.host, path, requester.uid, context.deadline)?;
     let ledger = ledger.ok_or_else(unknown)?;
-    let record = ledger.record();
-    let occupancy = policy::occupancy(&inventory, record);
-    let judged = Judged::new(&context.host, record, ledger.facts(), Some(&occupancy));
-    let is_alive = |position: usize| judged.standing(position) != Standing::Dead;
-    let mut passing = Passing::of(record, &occupancy, id, is_alive);
-    if passing.all.is_empty() {
-        return Err(unknown());
-    }
-    let is_confined = passing.confines(&context.host, &requester);
-    passing.check_isolation(asked.cgroup(), is_confined, notes)?;
-    let seen = passing.limit(asked, (&inventory, &resources), seen, is_confined)?;
-    passing.units.truncate(passing.count(asked.amount)?);
-    let units: Vec<Unit> = passing.units.iter().map(|(_, unit)| *unit).collect();
-    let grant = settle::grant(units.len());
-    let origin = Origin { grant: id, is_taken: true };
-    let mut change = judged.change(Some(&inventory), false);
-    change.granted = passing.granted(record, (origin, grant), &requester, is_confined);
-    change.stale.extend(&passing.left);
-    let given = Given {
-        inventory: &inventory,
-        units: &units,
-        seen: &seen,
-        is_confined,
-        variables: Vec::new(),
-        grant,
-    };
-    super::block_signals();
-    let mut answer = Answer::new(context, options.print);
-    let handing = Handing { context, owner: &requester, ledger, guard };
-    handing.prepare(&given, &mut answer, notes)?;
-    let note = |when, notes: &mut Notes| context.note_taken(&requester, &change, when, notes);
-    handing.commit(&change, &mut answer, &|error| error, &note, notes)
+    let taking = Taking { context, options, requester: &requester, inventory: &inventory, id };
+    taking.take(ledger, guard, &resources, seen, notes)?.ok_or_else(unknown)
 }
 
 /// As `exec` has told it.
@@ -90,140 +58,53 @@ fn id(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok().filter(|_| is_id)
 }
 
-/// What `exec` was given.
-struct Passing<'a> {
-    /// What may be passed on still, in the order of the host's units: positions in the record.
-    units: Vec<(usize, Unit)>,
-    /// With what somebody has who lives.
-    all: Vec<Unit>,
-    /// What somebody had who asked inside, and is dead.
-    left: Vec<usize>,
-    /// The group that the command was confined to, as it is recorded.
-    group: Option<&'a str>,
+/// Who takes what of which grant.
+struct Taking<'a> {
+    context: &'a Context<'a>,
+    options: &'a Allocation,
+    requester: &'a Owner,
+    inventory: &'a Inventory,
+    id: u64,
 }
 
-impl<'a> Passing<'a> {
-    fn of(
-        record: &'a Record,
-        occupancy: &Occupancy<'_>,
-        id: u64,
-        is_alive: impl Fn(usize) -> bool,
-    ) -> Passing<'a> {
-        let origin =
-            |position: usize| record.assignments[position].origin.filter(|origin| origin.grant == id);
-        let is_taken = |position: usize| origin(position).is_some_and(|origin| origin.is_taken);
-        let left = |position: &usize| is_taken(*position) && !is_alive(*position);
-        let left = (0..record.assignments.len()).filter(left).collect();
-        let mut passing = Passing { units: Vec::new(), all: Vec::new(), left, group: None };
-        // A line holds more by now if its device is shared in another way: of those, the first.
-        let mut seen: BTreeSet<usize> = BTreeSet::new();
-        for place in &occupancy.places {
-            let living = place.holders.iter().copied().filter(|holder| is_alive(*holder));
-            let (its, others): (Vec<usize>, Vec<usize>) =
-                living.partition(|holder| origin(*holder).is_some());
-            let lines: Vec<usize> = its.into_iter().filter(|holder| !seen.contains(holder)).collect();
-            let Some(first) = lines.first() else { continue };
-            passing.all.push(place.unit);
-            passing.group = passing.group.or(record.assignments[*first].cgroup.as_deref());
-            // Who cannot see that `exec` has ended cannot see either that others have taken over what it had.
-            // Another share is another unit, however many of them there are by now.
-            let slot = |holder: &usize| record.assignments[*holder].slot;
-            let is_another =
-                |other: &usize| slot(other).zip(slot(first)).is_some_and(|(one, own)| one != own);
-            if !others.iter().all(is_another) {
-                continue;
-            }
-            seen.extend(&lines);
-            if !lines.iter().any(|line| is_taken(*line)) {
-                passing.units.push((*first, place.unit));
-            }
-        }
-        passing
-    }
-
-    /// Whoever has left the group can open everything.
-    fn confines(&self, host: &Host, requester: &Owner) -> bool {
-        let group = self.group.map(|name| Group::recorded(host, requester, name));
-        let members = group.and_then(|group| group.and_then(|group| group.members()).ok());
-        members.is_some_and(|members| members.contains(&requester.pid))
-    }
-
-    /// The requester was confined before, or is not at all.
-    fn check_isolation(
+impl Taking<'_> {
+    /// `None`: the record has nothing of that grant.
+    fn take(
         &self,
-        how: Option<Cgroup>,
-        is_confined: bool,
-        notes: &mut Notes,
-    ) -> Result<(), Error> {
-        let problem = match self.group {
-            Some(name) => format!(
-                "it is not in control group {name}, to which `gpu-coord exec` confined its command, and can open every \
-                 device; ask from inside of that group"
-            ),
-            None => {
-                "`gpu-coord exec` gave these units without isolation, and its command can open every device; \
-                     give --cgroup to `gpu-coord exec`"
-                    .to_owned()
-            }
-        };
-        match how {
-            Some(_) if is_confined => Ok(()),
-            None | Some(Cgroup::No) => Ok(()),
-            Some(Cgroup::BestEffort) => {
-                notes.warn(problem);
-                Ok(())
-            }
-            Some(Cgroup::Any | Cgroup::V1 | Cgroup::V2) => Err(Error::Isolation(problem)),
-        }
-    }
-
-    /// Leaves what may be given, by the options and, unless it is confined, by the environment; and how the owner
-    /// counts. Whoever is confined counts what `exec` was given.
-    fn limit(
-        &mut self,
-        asked: &RequestOptions,
-        (inventory, resources): (&Inventory, &Resources),
+        ledger: Ledger,
+        guard: Option<Guard>,
+        resources: &Resources,
         seen: Seen,
-        is_confined: bool,
-    ) -> Result<Seen, Error> {
-        let mut units = if is_confined { inventory.units().collect() } else { seen.units(inventory) };
-        // What `exec` asked for is asked for here as well, if nothing else is said.
-        if asked.resource.is_some() {
-            units = eligible::of_resource(units, asked, (inventory, resources))?;
+        notes: &mut Notes,
+    ) -> Result<Option<()>, Error> {
+        let Taking { context, options, requester, inventory, id } = *self;
+        let asked = &options.request;
+        let record = ledger.record();
+        let occupancy = policy::occupancy(inventory, record);
+        let judged = Judged::new(&context.host, record, ledger.facts(), Some(&occupancy));
+        let is_alive = |position: usize| judged.standing(position) != Standing::Dead;
+        let mut passing = Passing::of(record, &occupancy, id, is_alive);
+        if passing.all.is_empty() {
+            return Ok(None);
         }
-        let selection = eligible::selection(inventory, &asked.selection)?;
-        self.units.retain(|(_, unit)| units.contains(unit) && selection.takes(unit));
-        Ok(if is_confined { Seen::only(&self.all) } else { seen })
-    }
+        let is_confined = passing.confines(&context.host, requester);
+        passing.check_isolation(asked.cgroup(), is_confined, notes)?;
+        let seen = passing.limit(asked, (inventory, resources), seen, is_confined)?;
+        passing.units.truncate(passing.count(asked.amount)?);
+        let units: Vec<Unit> = passing.units.iter().map(|(_, unit)| *unit).collect();
+        let grant = settle::grant(units.len());
+        let origin = Origin { grant: id, is_taken: true };
+        let mut change = judged.change(Some(inventory), false);
+        change.granted = passing.granted(record, (origin, grant), requester, is_confined);
+        change.stale.extend(&passing.left);
 
-    /// How many are asked for, if there are as many left.
-    fn count(&self, amount: u128) -> Result<usize, Error> {
-        let left = self.units.len();
-        usize::try_from(amount).ok().filter(|count| *count <= left).ok_or_else(|| {
-            Error::NotEnough(format!(
-                "{} asked for, and of the {} that `gpu-coord exec` was given {left} are left; ask for more there, or \
-                 with --more beside them",
-                policy::units(amount),
-                self.all.len()
-            ))
-        })
-    }
-
-    /// The lines of whoever asks, beside those of `exec`: the units are held while one of the two lives.
-    fn granted(
-        &self,
-        record: &Record,
-        (origin, grant): (Origin, Grant),
-        requester: &Owner,
-        is_confined: bool,
-    ) -> Vec<Assignment> {
-        let line = |(position, _): &(usize, Unit)| {
-            let line = &record.assignments[*position];
-            let cgroup = line.cgroup.clone().filter(|_| is_confined);
-            let since = settle::now();
-            let (owner, grant, origin) = (requester.clone(), Some(grant), Some(origin));
-            Assignment { owner, grant, since, cgroup, origin, ..line.clone() }
-        };
-        self.units.iter().map(line).collect()
+        let variables = Vec::new();
+        let given = Given { inventory, units: &units, seen: &seen, is_confined, variables, grant };
+        super::block_signals();
+        let mut answer = Answer::new(context, options.print);
+        let handing = Handing { context, owner: requester, ledger, guard };
+        handing.prepare(&given, &mut answer, notes)?;
+        let note = |when, notes: &mut Notes| context.note_taken(requester, &change, when, notes);
+        handing.commit(&change, &mut answer, &|error| error, &note, notes).map(Some)
     }
 }

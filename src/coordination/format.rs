@@ -14,13 +14,15 @@
 //! What begins with an index and is no assignment withholds that index; what has no index at all is an
 //! error: reading either as "free" would grant a unit twice.
 
-use std::fmt::Write as _;
+mod print;
 
-use super::escape::{escape, unescape};
+use super::escape::unescape;
 use super::pairs::{Pairs, hex64, number, printable};
 use super::separator;
 use crate::assignment::{Assignment, Drained, Grant, Origin, Owner, Waiter};
 use crate::device::Identity;
+
+pub(crate) use print::{print, print_drained, print_waiter};
 
 /// The largest pid is one less (`PID_MAX_LIMIT` of the kernel's `include/linux/threads.h`).
 const PID_LIMIT: u32 = 4 << 20;
@@ -211,91 +213,6 @@ fn grants(line: &[u8]) -> Vec<u64> {
 
 fn excerpt(line: &[u8]) -> String {
     format!("`{}`", printable(line))
-}
-
-/// An assignment as a line, without its line end.
-pub(crate) fn print(assignment: &Assignment) -> String {
-    let Assignment {
-        index,
-        slot,
-        identity,
-        owner,
-        grant,
-        since,
-        invocation,
-        cgroup,
-        namespace,
-        origin,
-        unknown,
-    } = assignment;
-    let mut line = format!("{index} {}\tv=1", owner.pid);
-    let mut key = |key: &str, value: Option<String>| {
-        if let Some(value) = value {
-            let _ = write!(line, ";{key}={value}"); // writing to a String cannot fail
-        }
-    };
-    key("grant", grant.map(|grant| format!("{:016x}", grant.id)));
-    key("of", grant.map(|grant| grant.of.to_string()));
-    key("uuid", identity.uuid.as_deref().map(escape));
-    key("pci", identity.pci.map(|pci| pci.to_string()));
-    key("id", identity.id.as_deref().map(escape));
-    key("slot", slot.map(|slot| slot.to_string()));
-    key("start", owner.start.map(|start| start.to_string()));
-    key("boot", Some(owner.boot.as_deref().map_or_else(|| "-".to_owned(), escape)));
-    key("pidns", owner.pid_namespace.map(|inode| inode.to_string()));
-    key("uid", owner.uid.map(|uid| uid.to_string()));
-    key("time", since.map(|seconds| seconds.to_string()));
-    key("inv", invocation.as_deref().map(escape));
-    key("cgroup", cgroup.as_deref().map(escape));
-    key("ns", namespace.as_deref().map(escape));
-    if let Some(Origin { grant, is_taken }) = origin {
-        key(if *is_taken { "taken" } else { "exec" }, Some(format!("{grant:016x}")));
-    }
-    if !unknown.is_empty() {
-        line.push(';');
-        line.push_str(unknown);
-    }
-    line
-}
-
-/// A drained unit as a line, without its line end.
-pub(crate) fn print_drained(drained: &Drained) -> String {
-    let Drained { index, identity, uid, since, reason } = drained;
-    let mut line = format!("! {index}\tv=1");
-    let mut key = |key: &str, value: Option<String>| {
-        if let Some(value) = value {
-            let _ = write!(line, ";{key}={value}"); // writing to a String cannot fail
-        }
-    };
-    key("uuid", identity.uuid.as_deref().map(escape));
-    key("pci", identity.pci.map(|pci| pci.to_string()));
-    key("id", identity.id.as_deref().map(escape));
-    key("uid", uid.map(|uid| uid.to_string()));
-    key("time", since.map(|seconds| seconds.to_string()));
-    key("reason", Some(escape(reason)));
-    line
-}
-
-/// A waiter as a line, without its line end.
-pub(crate) fn print_waiter(waiter: &Waiter) -> String {
-    let Waiter { owner, amount, ticket, among } = waiter;
-    let mut line = format!("? {}\tv=1", owner.pid);
-    let mut key = |key: &str, value: Option<String>| {
-        if let Some(value) = value {
-            let _ = write!(line, ";{key}={value}"); // writing to a String cannot fail
-        }
-    };
-    key("start", owner.start.map(|start| start.to_string()));
-    key("boot", Some(owner.boot.as_deref().map_or_else(|| "-".to_owned(), escape)));
-    key("pidns", owner.pid_namespace.map(|inode| inode.to_string()));
-    key("uid", owner.uid.map(|uid| uid.to_string()));
-    key("amount", Some(amount.to_string()));
-    key("ticket", Some(ticket.to_string()));
-    let spans = |spans: &Vec<(u32, u32)>| {
-        spans.iter().map(|(first, last)| format!("{first}-{last}")).collect::<Vec<_>>().join(",")
-    };
-    key("among", among.as_ref().map(spans));
-    line
 }
 
 #[cfg(test)]

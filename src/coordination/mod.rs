@@ -3,13 +3,14 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `format` | a line, from bytes to values and back (pure) |
+//! | `format` | a line, from bytes to values and, in `format::print`, back (pure) |
 //! | `pairs` | the keys and values of a line (pure) |
 //! | `escape` | a value of a key (pure) |
 //! | `text` | the bytes of a file, read into a record (pure) |
 //! | `plan` | a change as crash-safe writes (pure) |
 //! | `file` | opening the file, or refusing it |
 //! | `lock` | its lock |
+//! | `snapshot` | reading it, also without the right to change it |
 //! | `ledger` | all of it together: the only way to read for a change, and to change |
 //! | `settle` | what becomes of the lines of Flink's own script |
 //! | `place` | whether what is written at a path is seen by others |
@@ -19,6 +20,7 @@ pub(crate) mod place;
 pub(crate) mod plan;
 mod separator;
 pub(crate) mod settle;
+pub(crate) mod snapshot;
 
 mod escape;
 mod file;

@@ -87,10 +87,10 @@ pub(crate) fn read(
     if devices.is_empty() {
         return Err(Error::Inventory(format!("source {source} has no device; name one that has")));
     }
-    if let Some(vendor) = settings.vendor {
-        notes.warn(format!(
-            "--vendor {vendor} says nothing of source {source}, which is no vendor's; leave it out"
-        ));
+    // What is simulated is as NVIDIA's.
+    let is_simulated = matches!(settings.source, Source::Simulated(_));
+    if let Some(vendor) = settings.vendor.filter(|vendor| !(is_simulated && *vendor == Vendor::Nvidia)) {
+        notes.warn(format!("--vendor {vendor} says nothing of source {source}; leave it out"));
     }
     notes.detail(answered(&source, devices.len(), since));
     Ok(Inventory { source, driver_version: None, devices, tells_instances: true })

@@ -180,7 +180,8 @@ fn the_man_page_has_every_file_that_is_named() {
 
 #[test]
 fn the_man_page_has_every_other_spelling() {
-    let options = include_str!("../../src/cli/options.rs");
+    let options =
+        [include_str!("../../src/cli/options.rs"), include_str!("../../src/cli/options/shared.rs")].concat();
     let aliases: Vec<&str> =
         options.split("alias = \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert_eq!(aliases, ["deallocate-all", "enable-coordination"]);

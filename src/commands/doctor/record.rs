@@ -6,7 +6,7 @@ use super::{Context, Findings};
 use crate::assignment::{Doubt, Standing};
 use crate::commands::isolation;
 use crate::commands::judged::Judged;
-use crate::coordination::ledger::Snapshot;
+use crate::coordination::snapshot::Snapshot;
 use crate::device::Inventory;
 use crate::policy;
 

@@ -43,7 +43,7 @@ fn an_exclusive_program_above_is_no_place_for_ours() {
     bpf::attach(&stage.cell.directory, &bpf::denying(MAJOR, stage.first_minor + 3), bpf::EXCLUSIVE);
     let problem = format!(
         "{}: no device program can be attached: one without BPF_F_ALLOW_MULTI is attached to it or above it, and \
-         forbids others; attach that one with BPF_F_ALLOW_MULTI",
+         forbids others; attach that one with BPF_F_ALLOW_MULTI; nothing was changed",
         stage.group(&owner).display()
     );
     stage.refuses(&stage.line(1, &owner), 5, &problem);
@@ -65,7 +65,7 @@ fn a_threaded_group_is_refused() {
         let ours = group.join(stage.name(&owner));
         let problem = format!(
             "cannot prove what {} denies: entering the group: the group above is threaded, and takes whole processes no \
-             more; start the owner in a group that is no part of a threaded one",
+             more; start the owner in a group that is no part of a threaded one; nothing was changed",
             ours.display()
         );
         stage.refuses(&stage.line(1, &owner), 5, &problem);

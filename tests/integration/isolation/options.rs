@@ -28,9 +28,9 @@ fn a_value_is_given_with_an_equals_sign() {
     let host = Sandbox::with_gpus(2);
     let owner = Process::start();
     for (words, problem) in [
-        ("--cgroup v2", "`v2` is one argument too many; see `gpu-coord allocate --help`"),
-        ("--cgroup=v3", "--cgroup cannot be `v3`: it takes any, v1, v2, best-effort or no"),
-        ("--cgroup=", "--cgroup needs a value; it takes any, v1, v2, best-effort or no"),
+        ("--cgroup v2", "`v2` is one argument too many; if it is the value of --cgroup, write `--cgroup=v2`"),
+        ("--cgroup=v3", "--cgroup cannot be `v3`: it takes v1, v2 or best-effort"),
+        ("--cgroup=", "--cgroup needs a value; it takes v1, v2 or best-effort"),
         ("--cgroup=v1 --cgroup=v2", "--cgroup is given twice"),
     ] {
         host.refuses(&format!("allocate 1 {words} --owner {}", owner.pid()), 2, problem);

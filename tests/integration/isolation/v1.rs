@@ -70,7 +70,7 @@ fn what_the_list_above_has_not_is_not_given() {
     let mut owner = stage.owner();
     let problem = format!(
         "cannot write `c {MAJOR}:{} rw` to {}/devices.allow: the kernel allows it to CAP_SYS_ADMIN alone, and \
-         allows nothing that the group above denies",
+         allows nothing that the group above denies; nothing was changed",
         stage.first_minor,
         stage.group(&owner).display()
     );
