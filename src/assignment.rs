@@ -129,8 +129,8 @@ impl Withheld {
         let Withheld { index, line, problem } = self;
         let path = path.display();
         format!(
-            "{path}:{line}: {problem}, so that index {index} is withheld; correct the line, or delete it if no process \
-             holds the unit"
+            "{path}:{line}: {problem}, so that index {index} is withheld; correct the line, or delete it if \
+             no process holds the unit"
         )
     }
 }

@@ -1,11 +1,11 @@
-//! What others wrote, made fit for a line of ours: names of devices and processes, words of the command line, output of
-//! tools.
+//! What others wrote, made fit for a line of ours: names of devices and processes, words of the command line, output
+//! of tools.
 //!
 //! Bytes that need not be text, of the record and of command lines, are escaped as ASCII where they are read
 //! (`coordination::pairs`, `host::program`).
 
-/// Whether a character could drive the reader's terminal, end the line, or show it otherwise than it is: those that have
-/// no width, and those that turn the direction of the text.
+/// Whether a character could drive the reader's terminal, end the line, or show it otherwise than it is: those that
+/// have no width, and those that turn the direction of the text.
 pub(crate) fn is_unsafe(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -226,7 +226,8 @@ fn named(inventory: &Inventory, of: &[Part], text: &str, shared: &SharedResource
     };
     of.iter().find(is_it).copied().ok_or_else(|| {
         format!(
-            "`{text}` among the shared devices of {} is no device of that resource on this host; `gpu-coord devices` shows them",
+            "`{text}` among the shared devices of {} is no device of that resource on this host; `gpu-coord \
+             devices` shows them",
             shared.name
         )
     })

@@ -1,8 +1,8 @@
 //! Moving an owner and its descendants from group to group.
 //!
 //! A process is moved with all its threads, and a child is born into its parent's group. So one that is born
-//! of a process that was not moved yet is found by looking again, until no descendant is found elsewhere. A process whose
-//! parent has ended belongs to no owner any more, as far as can be told.
+//! of a process that was not moved yet is found by looking again, until no descendant is found elsewhere. A process
+//! whose parent has ended belongs to no owner any more, as far as can be told.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};

@@ -116,8 +116,9 @@ impl Script<'_> {
         if !is_ours || self.has_variable || is_preset || is_said.contains(&true) {
             return None;
         }
-        let text = "without `--enable-coordination-mode` every TaskManager of a host is told the same GPUs; add it to \
-                    the args, or set GPU_COORD_ENABLE_COORDINATION_MODE=1 in the TaskManagers' environment";
+        let text = "without `--enable-coordination-mode` every TaskManager of a host is told the same GPUs; \
+                    add it to the args, or set GPU_COORD_ENABLE_COORDINATION_MODE=1 in the TaskManagers' \
+                    environment";
         Some(Finding::new(line, text.to_owned()))
     }
 

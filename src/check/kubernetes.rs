@@ -1,7 +1,7 @@
 //! A Kubernetes manifest, of whatever kind: pods and Flink configurations are found where they lie.
 //!
-//! A pod is a map with `containers`, so that what has a pod within (a Deployment, a CronJob, a List, the FlinkDeployment
-//! of Flink's operator, a resource of any other operator) needs no rule of its own.
+//! A pod is a map with `containers`, so that what has a pod within (a Deployment, a CronJob, a List, the
+//! FlinkDeployment of Flink's operator, a resource of any other operator) needs no rule of its own.
 
 use super::{Finding, Rules, flink, legacy, pod, settings, yaml};
 use crate::config::yaml::{Entry, Node, Problem, get};

@@ -1,8 +1,8 @@
 //! The containers of a pod, and what they ask for.
 //!
-//! A device plugin's resources cannot be overcommitted: a limit is needed, a request has to equal it, and both are whole
-//! numbers. Containers run at once and each has its own; init containers run before them, and one after the other, save
-//! those that stay (`restartPolicy: Always`).
+//! A device plugin's resources cannot be overcommitted: a limit is needed, a request has to equal it, and both are
+//! whole numbers. Containers run at once and each has its own; init containers run before them, and one after the
+//! other, save those that stay (`restartPolicy: Always`).
 //!
 //! Source: kubernetes.io, "Schedule GPUs", "Init Containers: Resource sharing within containers".
 

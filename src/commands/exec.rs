@@ -24,8 +24,8 @@ pub(super) fn run(context: &Context<'_>, options: &Exec, notes: &mut Notes) -> R
         return becoming.become_it(notes).map(|never| match never {});
     }
     if context.grant(asked).is_some() {
-        let problem = "`gpu-coord exec` inside of another passes no units on: ask with `gpu-coord AMOUNT`, or add --more \
-                       for units beside those of the other";
+        let problem = "`gpu-coord exec` inside of another passes no units on: ask with `gpu-coord AMOUNT`, or \
+                       add --more for units beside those of the other";
         return Err(Error::Usage(problem.to_owned()));
     }
     let owner = owner(context, becoming.account())?;

@@ -1,5 +1,5 @@
-//! The history: a line for each grant, release, take-over and refusal, and for what an operator does. "Who took my GPU" is asked the next morning,
-//! and Flink drops what a script says on success.
+//! The history: a line for each grant, release, take-over and refusal, and for what an operator does. "Who took my
+//! GPU" is asked the next morning, and Flink drops what a script says on success.
 
 use std::io;
 use std::os::unix::process::parent_id;
@@ -146,8 +146,14 @@ impl Context<'_> {
         let (Err(error), Log::File(path)) = (sink.write(&entries(), patience), self.log) else { return };
         let path = path.display();
         notes.warn(match error.kind() {
-            io::ErrorKind::TimedOut => format!("the history may lack this: {path} does not answer; see to its file system, or name another place with --log"),
-            _ => format!("the history lacks this: cannot write to {path}: {error}; mend that, or name another place with --log"),
+            io::ErrorKind::TimedOut => format!(
+                "the history may lack this: {path} does not answer; see to its \
+                 file system, or name another place with --log"
+            ),
+            _ => format!(
+                "the history lacks this: cannot write to {path}: {error}; mend that, or name another \
+                 place with --log"
+            ),
         });
     }
 

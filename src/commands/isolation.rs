@@ -177,7 +177,8 @@ impl<'a> Isolation<'a> {
         let is_divided = units.iter().any(|unit| unit.instance.is_some()) && self.keeps_rights;
         if is_divided && self.context.host.capabilities_of(&pid.to_string())?.has(Capability::SysAdmin) {
             return Err(Error::Isolation(format!(
-                "pid {pid} has CAP_SYS_ADMIN, which opens every MIG instance of a card to it; run it as an ordinary user"
+                "pid {pid} has CAP_SYS_ADMIN, which opens every MIG instance of a card to it; run it as an \
+                 ordinary user"
             )));
         }
         Ok(())

@@ -82,8 +82,8 @@ impl<'a> Passing<'a> {
     ) -> Result<(), Error> {
         let problem = match self.group {
             Some(name) => format!(
-                "it is not in control group {name}, to which `gpu-coord exec` confined its command, and can open every \
-                 device; ask from inside of that group"
+                "it is not in control group {name}, to which `gpu-coord exec` confined its command, and can \
+                 open every device; ask from inside of that group"
             ),
             None => {
                 "`gpu-coord exec` gave these units without isolation, and its command can open every device; \

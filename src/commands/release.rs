@@ -1,5 +1,5 @@
-//! `gpu-coord release`: frees what is recorded of units whose owners are dead, or cannot be judged. A living owner keeps
-//! what it has: of a shared device the others' shares are freed all the same.
+//! `gpu-coord release`: frees what is recorded of units whose owners are dead, or cannot be judged. A living owner
+//! keeps what it has: of a shared device the others' shares are freed all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,8 +77,8 @@ fn check_groups(
     if let Some(shared) = held.iter().find(|position| remains.is_open_to_the_living(**position)) {
         let Assignment { index, owner, .. } = &record.assignments[*shared];
         return Err(Error::Refused(format!(
-            "device {index} is not released: what pid {} left is in the control group of a living owner, who can open \
-             it; end that owner (`gpu-coord status` names it)",
+            "device {index} is not released: what pid {} left is in the control group of a living owner, who \
+             can open it; end that owner (`gpu-coord status` names it)",
             owner.pid
         )));
     }

@@ -1,9 +1,9 @@
 //! The configuration file: pure.
 //!
-//! Its format is that of NVIDIA's Kubernetes device plugin, version v1, so that one file serves both: `flags.migStrategy`
-//! and `sharing` mean the same here, what else the plugin knows means nothing here and is only named, and what it
-//! does not know is an error. What is ours alone lies below the key `gpu-coord`. Without a version it is v1, as it is
-//! to the plugin.
+//! Its format is that of NVIDIA's Kubernetes device plugin, version v1, so that one file serves both:
+//! `flags.migStrategy` and `sharing` mean the same here, what else the plugin knows means nothing here and is only
+//! named, and what it does not know is an error. What is ours alone lies below the key `gpu-coord`. Without a version
+//! it is v1, as it is to the plugin.
 //!
 //! Source of the format: README of the device plugin, "Configuration", "Shared Access to GPUs".
 

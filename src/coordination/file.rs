@@ -141,7 +141,8 @@ fn may_be_a_trap(found: &Metadata, owner: Option<u32>) -> Result<(), String> {
     }
     if uid != 0 && uid != geteuid().as_raw() && Some(uid) != owner {
         return Err(format!(
-            "belongs to uid {uid}, which is neither root nor the caller nor the owner of the units; remove it or name a file in a directory of the administrator's"
+            "belongs to uid {uid}, which is neither root nor the caller nor the owner of the units; remove it \
+             or name a file in a directory of the administrator's"
         ));
     }
     if uid != 0 && found.mode() & WORLD_WRITABLE != 0 {
@@ -167,7 +168,8 @@ fn denied(path: &Path, error: io::Error) -> Error {
     let Ok(found) = fs::symlink_metadata(path) else { return Error::io("open", path)(error) };
     let (uid, mode, euid) = (found.uid(), found.mode() & 0o7777, geteuid());
     let problem = format!(
-        "uid {euid} may not open it: it belongs to uid {uid} and has mode {mode:04o}; to share it, let the administrator make it with mode 0660 and a common group"
+        "uid {euid} may not open it: it belongs to uid {uid} and has mode {mode:04o}; to share it, let the \
+         administrator make it with mode 0660 and a common group"
     );
     Error::File { path: path.to_owned(), problem }
 }

@@ -119,8 +119,8 @@ impl Ledger {
         self.facts
     }
 
-    /// Writes a change. On failure nothing of its grant stays recorded. Nothing is written after a read that has failed
-    /// for this run alone: who lives would be judged by it.
+    /// Writes a change. On failure nothing of its grant stays recorded. Nothing is written after a read that has
+    /// failed for this run alone: who lives would be judged by it.
     ///
     /// Takes the ledger: what was read before a change cannot be planned upon again after it.
     pub(crate) fn commit(self, host: &Host, change: &Change) -> Result<Committed, Error> {

@@ -72,8 +72,9 @@ pub(crate) fn check(host: &Host, path: &Path, notes: &mut Notes) -> Result<(), E
     // The file may be mounted alone.
     let place = path.canonicalize().unwrap_or(directory);
     if host.is_private(&place) {
-        let problem = "is private to this systemd unit (PrivateTmp=, DynamicUser=), so that it coordinates with nothing \
-                       outside; set PrivateTmp=no, or name a file in /run or /var/lib with --coordination-file"
+        let problem = "is private to this systemd unit (PrivateTmp=, DynamicUser=), so that it coordinates \
+                       with nothing outside; set PrivateTmp=no, or name a file in /run or /var/lib with \
+                       --coordination-file"
             .to_owned();
         return Err(Error::File { path: path.to_owned(), problem });
     }

@@ -99,8 +99,8 @@ fn in_doubt(doubt: Doubt, count: usize) -> String {
             )
         }
         Doubt::ForeignBoot => format!(
-            "{count} held since another boot, which cannot be proven to be this host's; if that host is gone, `gpu-coord \
-             release UNIT --force` frees them"
+            "{count} held since another boot, which cannot be proven to be this host's; if that host is gone, \
+             `gpu-coord release UNIT --force` frees them"
         ),
         Doubt::Unreadable => format!(
             "{} held by processes that /proc hides from this user; run as root, or as a member of the group \

@@ -35,7 +35,8 @@ pub(super) fn look(
             if took > SLOW {
                 findings.warn(
                     "source",
-                    "the driver takes its time: turn persistence mode on (`nvidia-smi -pm 1`, or nvidia-persistenced)",
+                    "the driver takes its time: turn persistence mode on (`nvidia-smi -pm 1`, or \
+                     nvidia-persistenced)",
                 );
             }
             if Vendor::of(&inventory.source) == Some(Vendor::Nvidia) {
@@ -65,8 +66,8 @@ fn persistence(told: Result<Vec<(u32, bool)>, String>, findings: &mut Findings) 
     findings.warn(
         CHECK,
         format!(
-            "persistence mode is off on device {}, which the driver starts anew for each caller while nobody uses it: turn \
-             it on (`nvidia-smi -pm 1`, or nvidia-persistenced)",
+            "persistence mode is off on device {}, which the driver starts anew for each caller while nobody \
+             uses it: turn it on (`nvidia-smi -pm 1`, or nvidia-persistenced)",
             off.join(", ")
         ),
     );

@@ -33,8 +33,8 @@ pub(super) fn look(context: &Context<'_>, path: &Path, findings: &mut Findings) 
         Some(Danger::Anybody) => findings.fail(
             CHECK,
             format!(
-                "{shown} is writable for everybody and not sticky, so that anybody can remove the record or put another in \
-                 its place; run `chmod +t {shown}`, or name a file elsewhere"
+                "{shown} is writable for everybody and not sticky, so that anybody can remove the record or \
+                 put another in its place; run `chmod +t {shown}`, or name a file elsewhere"
             ),
         ),
         Some(Danger::Owner) => findings.warn(

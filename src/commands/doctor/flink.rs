@@ -76,8 +76,8 @@ fn stock_script(
         (false, _) => {}
         (true, true) => findings.fail(
             CHECK,
-            format!("{path} names Flink's own script, which on {MANY} devices or more takes one index for another; set \
-                     discovery-script.path to gpu-coord"),
+            format!("{path} names Flink's own script, which on {MANY} devices or more takes one index for \
+                     another; set discovery-script.path to gpu-coord"),
         ),
         (true, false) => findings.warn(
             CHECK,

@@ -14,29 +14,33 @@ pub(super) fn look(context: &Context<'_>, findings: &mut Findings) {
         Err(error) => findings.fail("proc", error.chain()),
         Ok(()) if !host.is_initial_pid_namespace() => findings.warn(
             "proc",
-            "this is a pid namespace of its own: owners outside of it count as held; run gpu-coord reclaim on the host",
+            "this is a pid namespace of its own: owners outside of it count as held; run gpu-coord reclaim on \
+             the host",
         ),
         Ok(()) => findings.ok("proc", "every process of the host can be seen"),
     }
     if let Some(hides) = host.hides_processes() {
         findings.warn(
             "proc",
-            format!("/proc hides the processes of others ({hides}): run gpu-coord as root, or as a member of the group that gid= names"),
+            format!(
+                "/proc hides the processes of others ({hides}): run gpu-coord as root, or as a member of \
+                 the group that gid= names"
+            ),
         );
     }
     match host.boot_id() {
         Some(_) => findings.ok("boot", "boots can be told apart"),
         None => findings.warn(
             "boot",
-            "the kernel's boot id cannot be had (a container mounts one of its own): what is left of an earlier boot is \
-             not taken over",
+            "the kernel's boot id cannot be had (a container mounts one of its own): what is left of an \
+             earlier boot is not taken over",
         ),
     }
     if host.clocks_apart().is_some_and(|apart| apart > APART) {
         findings.warn(
             "boot",
-            "the machine was restored from a snapshot, or its clock was set: a line of Flink's script whose pid was used \
-             again withholds its GPU until that process ends",
+            "the machine was restored from a snapshot, or its clock was set: a line of Flink's script whose \
+             pid was used again withholds its GPU until that process ends",
         );
     }
     variables(&context.surroundings.visible, findings);

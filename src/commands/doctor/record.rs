@@ -58,7 +58,8 @@ fn judge(context: &Context<'_>, snapshot: &Snapshot, inventory: Option<&Inventor
         ),
         (
             Standing::Doubtful(Doubt::ForeignBoot),
-            "held since another boot, which cannot be proven to be this host's; if that host is gone, `gpu-coord release UNIT --force` frees them",
+            "held since another boot, which cannot be proven to be this host's; if that host is gone, \
+             `gpu-coord release UNIT --force` frees them",
         ),
         (
             Standing::Doubtful(Doubt::Unreadable),
