@@ -409,6 +409,14 @@ mod tests {
         }
     }
 
+    /// A crash after the first of several writes would leave the others with a time that says that their owners live.
+    #[test]
+    fn what_is_stale_is_cleared_by_one_write() {
+        let text = Text::read(b"0 11\n1 12\n2 13\n".to_vec());
+        let plan = plan(&text, &Change { stale: vec![0, 2], ..Change::default() }, false);
+        assert_eq!(plan.clear, [Write { at: 0, bytes: b"# 11\n1 12\n#".to_vec() }]);
+    }
+
     fn waiter(pid: u32, ticket: u64) -> Waiter {
         Waiter { owner: assignment(0, pid, None).owner, amount: 1, ticket, among: None }
     }

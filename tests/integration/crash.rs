@@ -42,6 +42,7 @@ fn allocate(scene: &Scene, words: &str) {
         scene.assert_that_the_next_call_works(&call);
     }
     assert!(killed > 20, "killed {killed} times only");
+    strace::show_kills(killed);
 }
 
 /// Each grant is held whole or free.
@@ -63,6 +64,7 @@ fn deallocate(scene: &Scene) {
         scene.assert_that_the_next_call_works(&call);
     }
     assert!(killed > 20, "killed {killed} times only");
+    strace::show_kills(killed);
 }
 
 /// Kills the command at every call at which that may make a difference. Then what the living have is as before, the
@@ -83,6 +85,7 @@ fn by_hand(scene: &Scene, line: &str, check: impl Fn(&Scene, bool), says: &dyn F
         scene.assert_that_the_next_call_works(&call);
     }
     assert!(killed > 4, "killed {killed} times only");
+    strace::show_kills(killed);
 }
 
 /// Units that the dead hold.

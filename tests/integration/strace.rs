@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::NamedTempFile;
 
-use crate::sandbox::skip;
+use crate::sandbox::{show, skip};
 
 /// A system call, by its name and the how manyth of that name it is in a run.
 #[derive(Clone, Debug)]
@@ -83,6 +83,13 @@ pub(crate) fn turning_points(calls: Vec<Call>) -> Vec<Call> {
 #[expect(clippy::disallowed_methods, reason = "it is the tests' variable, and not the program's")]
 pub(crate) fn sweeps_all() -> bool {
     std::env::var_os("SWEEP").is_some_and(|value| value == "all")
+}
+
+/// In the long form, how much a sweep was.
+pub(crate) fn show_kills(killed: usize) {
+    if sweeps_all() {
+        show(&format!("killed {killed} times"));
+    }
 }
 
 /// Whether strace is there and may trace; where not, the test is skipped.

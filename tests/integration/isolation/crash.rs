@@ -58,6 +58,7 @@ fn kill_allocate(mut scene: Container) {
         killed > 100 && unrecorded > 10,
         "killed {killed} times, between move and commit {unrecorded} times"
     );
+    strace::show_kills(killed);
 }
 
 /// Without a further allocation in between.
@@ -65,9 +66,11 @@ fn kill_allocate_and_give_back(mut scene: Container) {
     let line = scene.allocate();
     let calls = calls(&scene, &line);
     scene.answers(&scene.deallocate(), "");
+    let mut killed = 0;
     for call in calls {
         scene.forget();
-        run_with(&scene, Signal::SIGKILL, &call, &line);
+        let (end, _) = run_with(&scene, Signal::SIGKILL, &call, &line);
+        killed += usize::from(end == End::Killed(Signal::SIGKILL));
         scene.answers(&scene.deallocate(), "");
         // An empty group that nobody is in is left to the next call.
         let is_left = !scene.stage.cell.children().is_empty();
@@ -78,6 +81,7 @@ fn kill_allocate_and_give_back(mut scene: Container) {
         }
         scene.assert_free(&format!("{call:?}"));
     }
+    strace::show_kills(killed);
 }
 
 /// Either it is answered, recorded and in force, or nothing is.
@@ -106,16 +110,19 @@ fn end_allocate(mut scene: Container) {
 fn kill_deallocate(mut scene: Container) {
     let line = scene.deallocate();
     scene.answers(&scene.allocate(), "0\n");
+    let mut killed = 0;
     for call in calls(&scene, &line) {
         scene.forget();
         scene.answers(&scene.allocate(), "0\n");
         let (end, _) = run_with(&scene, Signal::SIGKILL, &call, &line);
+        killed += usize::from(end == End::Killed(Signal::SIGKILL));
         let is_free = !scene.is_recorded();
         assert!(!is_free || !scene.is_confined(), "{call:?}: free, and confined");
         assert!(is_free || end != End::Exit(0), "{call:?}");
         scene.answers(&line, "");
         scene.assert_free(&format!("{call:?}"));
     }
+    strace::show_kills(killed);
 }
 
 fn on_both(test: &str, run: impl Fn(Container) + Sync) {

@@ -51,7 +51,7 @@ pub(crate) fn lock(path: &Path, kind: FlockArg, mut wake: impl FnMut()) -> Flock
 impl Book {
     /// What is written while no writer is at work.
     pub(crate) fn read(path: &Path, wake: impl FnMut()) -> Book {
-        Book::of(&mut lock(path, FlockArg::LockSharedNonblock, wake))
+        Book::of(&lock(path, FlockArg::LockSharedNonblock, wake))
     }
 
     pub(crate) fn of(mut file: &File) -> Book {

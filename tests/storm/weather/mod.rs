@@ -1,5 +1,6 @@
 //! What a storm is made of. Of use to two test targets: `storm`, and `flink`, which has the stock script.
 
+mod asking;
 mod book;
 mod call;
 mod host;
@@ -23,6 +24,9 @@ const GPU_COORD: &str = env!("CARGO_BIN_EXE_gpu-coord");
 
 /// Calls until everything is begun anew, with another number of units.
 const SEASON: usize = 250;
+
+/// A long storm says after so many how it goes.
+const NEWS: usize = 10_000;
 
 /// Flink's own script, and the `PATH` on which it finds its tools.
 #[derive(Clone, Debug)]
@@ -80,7 +84,11 @@ pub(crate) fn storm(forecast: &Forecast) {
     let watch = Watch::start();
     while tally.calls < *operations {
         let calls = SEASON.min(operations - tally.calls);
+        let news = tally.calls / NEWS;
         Season::new(&mut random, script.as_ref(), &mut tally, &watch).blow(calls);
+        if tally.calls / NEWS > news && tally.calls < *operations {
+            say(&format!("so far {tally:?}"));
+        }
     }
     say(&format!("{tally:?} in {:.1} s", since.elapsed().as_secs_f64()));
     assert!(tally.granted > operations / 20 && tally.refused > 0, "{tally:?}");

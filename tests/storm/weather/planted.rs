@@ -1,17 +1,71 @@
-//! Lines that others have written: in another pid namespace, before this boot, or as the script does.
+//! What others write: an operator, and whoever has a line there from another pid namespace, from before this boot, or
+//! as the script does.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
-use super::book::{Book, here};
+use nix::fcntl::FlockArg;
+
+use super::book::{self, Book, here};
+use super::call::{Call, What};
 use super::host::Unit;
 use super::owner::{Name, Owner};
 use super::season::Season;
 
+/// Within a second of its birth, a file with lines of the script is waited upon.
+const OF_AGE: Duration = Duration::from_millis(1_200);
+
+/// No host's.
+const EARLIER_BOOT: &str = "0123456789abcdef0123456789abcdef";
+
 impl Season<'_> {
+    fn is_of_age(&self) -> bool {
+        self.since.elapsed() > OF_AGE
+    }
+
+    /// A line that somebody else has written, or its end.
+    pub(super) fn plant(&mut self) {
+        let (file, calls) = (self.host.file(), &mut self.calls);
+        let mut file = book::lock(&file, FlockArg::LockExclusiveNonblock, || {
+            calls.iter_mut().for_each(Call::go_on);
+        });
+        self.plant_in(&mut file);
+    }
+
+    /// An operator keeps a device back, or lets it be granted again.
+    pub(super) fn keep_back(&mut self) {
+        let device = u32::try_from(self.random.below(self.host.devices as usize)).unwrap();
+        let is_drained = self.drained.contains(&device);
+        // On a host of few devices there would be little left to fight for.
+        if !is_drained && self.drained.len() * 8 >= self.host.devices as usize {
+            return;
+        }
+        let what = if is_drained { What::Undrain(device) } else { What::Drain(device) };
+        if is_drained {
+            self.drained.remove(&device);
+            for call in &mut self.calls {
+                call.known.drained.remove(&device);
+            }
+        }
+        let known = self.known(what);
+        let nobody = self.born(None);
+        let mut call = Call::start(&self.host, what, &nobody, false);
+        call.known = known;
+        let outcome = self.outcome(&mut call);
+        self.take_note(&call, &outcome);
+        self.dead.insert(nobody.bury());
+        self.tally.calls += 1;
+        if !is_drained {
+            self.drained.insert(device);
+            let shares = self.host.shares as usize;
+            self.calls.iter_mut().for_each(|call| call.known.most += shares);
+        }
+    }
+
     /// A line about a unit that no other names, or the end of one. The lock is had.
-    pub(super) fn plant_in(&mut self, file: &mut File) {
+    fn plant_in(&mut self, file: &mut File) {
         let book = Book::of(file);
         let kind = self.random.below(5);
         if kind == 0 {
@@ -25,25 +79,18 @@ impl Season<'_> {
         }
         let unit = free[self.random.below(free.len())];
         let at = idle[self.random.below(idle.len())];
-        self.tally.planted += 1;
         match kind {
             1 if self.host.is_on_local_disk => {
-                append(
+                self.append(
                     file,
-                    &ours(
-                        self.tally.planted,
-                        unit,
-                        self.owners[at].name,
-                        Some("0123456789abcdef0123456789abcdef"),
-                        None,
-                    ),
+                    &ours(self.tally.planted, unit, self.owners[at].name, Some(EARLIER_BOOT), None),
                 );
                 for call in &mut self.calls {
                     call.known.earlier.remove(&unit);
                 }
             }
             2 if self.elsewhere.len() * 8 < free.len() => {
-                append(file, &ours(self.tally.planted, unit, self.owners[at].name, None, Some("1")));
+                self.append(file, &ours(self.tally.planted, unit, self.owners[at].name, None, Some("1")));
                 self.elsewhere.insert(unit);
                 self.calls.iter_mut().for_each(|call| call.known.most += 1);
             }
@@ -67,7 +114,7 @@ impl Season<'_> {
         if is_limited {
             return;
         }
-        append(file, &format!("{device} {}\n", name.0));
+        self.append(file, &format!("{device} {}\n", name.0));
         self.seen.unsettled.insert(name.0);
         for call in &mut self.calls {
             call.known.unsettled.remove(&name.0);
@@ -77,6 +124,12 @@ impl Season<'_> {
         if !is_dead {
             self.owners[at].told.insert((device, share));
         }
+    }
+
+    fn append(&mut self, file: &mut File, line: &str) {
+        file.seek(SeekFrom::End(0)).unwrap();
+        file.write_all(line.as_bytes()).unwrap();
+        self.tally.planted += 1;
     }
 }
 
@@ -94,9 +147,4 @@ fn ours(
         "{device} {pid}\tv=1;grant={nth:016x};of=1;uuid=GPU-00000000-0000-4000-8000-{device:012x};slot={share};\
          start={start};boot={boot};pidns={namespace};uid=0\n"
     )
-}
-
-fn append(file: &mut File, line: &str) {
-    file.seek(SeekFrom::End(0)).unwrap();
-    file.write_all(line.as_bytes()).unwrap();
 }

@@ -26,7 +26,7 @@ impl Watch {
         *self.0.lock().unwrap() = (Instant::now(), what);
     }
 
-    #[expect(clippy::exit, reason = "the thread that hangs cannot be made to panic")]
+    #[expect(clippy::disallowed_methods, reason = "the thread that hangs cannot be made to panic")]
     fn look(&self) {
         loop {
             thread::sleep(Duration::from_secs(1));
