@@ -86,8 +86,11 @@ mod tests {
         }
     }
 
+    /// Positions of what is stale, and of what is written anew, with the name and the owner's start.
+    type Settled = (Vec<usize>, Vec<(usize, Option<String>, Option<u64>)>);
+
     /// Owners up to 99 live, and the others are dead.
-    fn settled(clears_stale: bool, uuid: Option<&str>) -> (Vec<usize>, Vec<(usize, Option<String>)>) {
+    fn settled(clears_stale: bool, uuid: Option<&str>) -> Settled {
         let assignments = vec![
             line(0, 1, None, true),
             line(1, 100, None, true),
@@ -104,7 +107,10 @@ mod tests {
         let owner = |pid| Some(Owner { start: Some(9), ..line(0, pid, None, true).owner });
         let named = |_| Identity { uuid: uuid.map(str::to_owned), ..Identity::default() };
         let change = settle(&record, clears_stale, standing, owner, named);
-        let anew = change.settled.into_iter().map(|(position, anew)| (position, anew.identity.uuid));
+        let anew = change
+            .settled
+            .into_iter()
+            .map(|(position, anew)| (position, anew.identity.uuid, anew.owner.start));
         (change.stale, anew.collect())
     }
 
@@ -124,9 +130,13 @@ mod tests {
     #[test]
     fn the_scripts_lines_are_settled_and_those_without_a_name_are_named() {
         let gpu = Some("GPU-9".to_owned());
-        let anew = vec![(0, gpu.clone()), (4, gpu)];
+        let anew = vec![(0, gpu.clone(), Some(9)), (4, gpu, Some(5))];
         assert_eq!(settled(true, Some("GPU-9")), (vec![1, 3, 5], anew.clone()));
         assert_eq!(settled(false, Some("GPU-9")), (vec![1], anew), "other dead are let lie");
-        assert_eq!(settled(false, None), (vec![1], vec![(0, None)]), "a release has no names to give");
+        assert_eq!(
+            settled(false, None),
+            (vec![1], vec![(0, None, Some(9))]),
+            "a release has no names to give"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! How long each target computes on 10 MB of input (the first word: on so many MB), and which input is the slowest: what
-//! grows faster than its input is seen at once. `cargo run --release --bin size`
+//! How long each target computes on 10 MB of input, and which input is the slowest: what grows faster than its input is
+//! seen at once. `cargo run --profile size --bin size [MB [TARGET...]]`
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,13 @@ const WORDS: [&str; 16] =
     ["x", "0", " ", "\n", "[", "{", "\"", "<a>", "&", "%", ",", "1,", "- ", "a: ", "0 1\n", "# grant=1\n"];
 
 fn main() {
-    let megabytes = std::env::args().nth(1).map_or(10, |word| word.parse().expect("a number of MB"));
+    let mut words = std::env::args().skip(1);
+    let megabytes = words.next().map_or(10, |word| word.parse().expect("a number of MB"));
+    let named: Vec<String> = words.collect();
+    let is_wanted = |name: &str| named.is_empty() || named.iter().any(|other| other == name);
     let bytes = megabytes * 1_000_000;
     println!("{:<12} {:>7}  input", "target", "seconds");
-    for (name, property) in TARGETS {
+    for (name, property) in TARGETS.into_iter().filter(|(name, _)| is_wanted(name)) {
         let measured =
             inputs(name).into_iter().map(|(what, unit)| (time(property, &fill(&unit, bytes)), what));
         let (slowest, what) = measured.max().expect("words");

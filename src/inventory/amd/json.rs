@@ -29,17 +29,17 @@ pub(super) fn values(text: &str) -> Result<Vec<Value>, String> {
     Ok(values)
 }
 
-/// Where the first value could begin: at a line's beginning, or right after another value.
+/// Where the first value could begin: at a line's beginning, or right after another value. The end of a line is
+/// looked for only to leave it: all values may stand on one.
 fn start(text: &str) -> Option<usize> {
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        let indent = line.len() - line.trim_start().len();
-        if line[indent..].starts_with(['[', '{']) {
-            return Some(at + indent);
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start();
+        if rest.starts_with(['[', '{']) {
+            return Some(text.len() - rest.len());
         }
-        at += line.len();
+        (_, rest) = rest.split_once('\n')?;
     }
-    None
 }
 
 /// The first line that says something, for a message.
@@ -74,6 +74,12 @@ mod tests {
             let values = values(text).expect(case);
             assert_eq!(values.iter().map(Value::to_string).collect::<String>(), found, "{case}");
         }
+    }
+
+    /// To look through the line once for each value would take 4,000,000,000,000 bytes.
+    #[test]
+    fn two_million_on_one_line() {
+        assert_eq!(values(&"[]".repeat(2_000_000)).map(|values| values.len()), Ok(2_000_000));
     }
 
     #[test]
