@@ -115,10 +115,27 @@ impl Error {
         move |source| Error::Io { action, path, source }
     }
 
-    /// The message and its causes, each said once.
+    /// The message and its causes, each said once, and what to do where the kernel's words do not say it.
     pub(crate) fn chain(&self) -> String {
         let causes = iter::successors(std::error::Error::source(self), |cause| cause.source());
-        causes.fold(self.to_string(), |text, cause| format!("{text}: {cause}"))
+        let text = causes.fold(self.to_string(), |text, cause| format!("{text}: {cause}"));
+        self.cure().map_or_else(|| text.clone(), |cure| format!("{text}; {cure}"))
+    }
+
+    fn cure(&self) -> Option<&'static str> {
+        use io::ErrorKind::{NotFound, PermissionDenied};
+        match self {
+            Error::Io { source, .. } if source.kind() == PermissionDenied => {
+                Some("run gpu-coord as a user who may do that")
+            }
+            Error::Run { source, .. } if source.kind() == PermissionDenied => {
+                Some("name a file that may be executed")
+            }
+            Error::Run { source, .. } if source.kind() == NotFound => Some(
+                "name what is there, by a path or in PATH; of a script its interpreter has to be there, too",
+            ),
+            _ => None,
+        }
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn run(
     }
     // Before the lock: whoever does not read our answer is not to keep others waiting.
     context.stdout.ready(context.deadline)?;
-    let coordinates = coordinates(context, form, options);
+    let coordinates = context.coordinates(form, options);
     if !coordinates && asked.cgroup().is_some() {
         return Err(Error::Usage(
             "--cgroup needs the record of who holds what: add --enable-coordination-mode, and leave \
@@ -59,16 +59,6 @@ pub(super) fn run(
         Some(owner) => request.give(&owner, &mut Answer::new(context, options.print), notes),
         None => first(&request, options, notes),
     }
-}
-
-/// Whether what is given is recorded.
-pub(super) fn coordinates(context: &Context<'_>, form: Form, options: &Allocation) -> bool {
-    let is_asked_for = match form {
-        // Inside of `exec` all is.
-        Form::Discover => options.enable_coordination_mode || context.surroundings.grant.is_some(),
-        Form::Allocate | Form::DeallocateAll => true,
-    };
-    is_asked_for && !options.no_coordination
 }
 
 pub(super) fn find_owner(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::unistd::getuid;
 
-use super::{Context, allocate};
+use super::Context;
 use crate::assignment::{Assignment, Drained, Owner};
 use crate::cli::{Allocation, Command};
 use crate::coordination::plan::Change;
@@ -123,12 +123,11 @@ impl Context<'_> {
     /// The process that asks to be given units, by what the command line says.
     fn asks(&self, command: &Command) -> Option<u32> {
         let owner = |options: &Allocation| Some(options.owner.owner.unwrap_or_else(parent_id));
-        let coordinates = |form, options| allocate::coordinates(self, form, options);
         match command {
-            Command::Discover(options) if coordinates(Form::Discover, &options.allocation) => {
+            Command::Discover(options) if self.coordinates(Form::Discover, &options.allocation) => {
                 owner(&options.allocation)
             }
-            Command::Allocate(options) if coordinates(Form::Allocate, &options.allocation) => {
+            Command::Allocate(options) if self.coordinates(Form::Allocate, &options.allocation) => {
                 owner(&options.allocation)
             }
             Command::Exec(_) => Some(std::process::id()),

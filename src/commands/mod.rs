@@ -67,7 +67,6 @@ use crate::notes::Notes;
 use crate::sharing::Resources;
 
 /// What every command works with.
-#[derive(Clone)]
 struct Context<'a> {
     host: Host,
     config: Option<&'a Config>,
@@ -127,6 +126,16 @@ impl Context<'_> {
         self.surroundings.grant.as_deref().filter(|_| !options.more)
     }
 
+    /// Whether what is given is recorded.
+    fn coordinates(&self, form: Form, options: &Allocation) -> bool {
+        let is_asked_for = match form {
+            // Inside of `exec` all is.
+            Form::Discover => options.enable_coordination_mode || self.surroundings.grant.is_some(),
+            Form::Allocate | Form::DeallocateAll => true,
+        };
+        is_asked_for && !options.no_coordination
+    }
+
     /// With `--strict` a warning is an error, and there is no answer.
     fn check_strict(&self, notes: &Notes) -> Result<(), Error> {
         match notes.warnings.first().filter(|_| self.is_strict) {
@@ -143,7 +152,8 @@ impl Context<'_> {
 
     /// For another try, which knows nothing of what was found out before.
     fn again(&self, common: &Common, limit: Duration) -> Context<'_> {
-        Context { host: Host::new(&common.root), deadline: Deadline::after(limit), ..*self }
+        let host = Host::one_of_many(&common.root);
+        Context { host, deadline: Deadline::after(limit), ..*self }
     }
 
     /// Bounds what follows where the coordination file lies on a file system that can hang.

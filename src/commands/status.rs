@@ -16,7 +16,6 @@ use crate::cli::Status;
 use crate::coordination::snapshot::Snapshot;
 use crate::device::Inventory;
 use crate::error::Error;
-use crate::host::deadline::Deadline;
 use crate::host::events::{Signals, Watch};
 use crate::notes::Notes;
 use crate::policy::{self, Holdings};
@@ -50,7 +49,7 @@ fn watch(context: &Context<'_>, options: &Status) -> Result<(), Error> {
     context.stdout.stream().into_iter().for_each(|stream| watch.reader(stream));
     loop {
         // Each look has the time that a run has.
-        let context = &Context { deadline: Deadline::after(options.common.deadline), ..context.clone() };
+        let context = &context.again(&options.common, options.common.deadline);
         let mut notes = Notes::default();
         // Before it is looked at, so that no change is missed.
         let is_file_watched = watch.file(path);

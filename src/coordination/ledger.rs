@@ -14,7 +14,7 @@
 
 use std::fs::Metadata;
 use std::io::{self, Read, Seek, Write};
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -41,9 +41,9 @@ const SCRIPT_WRITES_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct Ledger {
     opened: Opened,
     path: PathBuf,
-    /// Never dropped: the kernel takes back all of a program that ends at once sooner than one string after
-    /// the other.
+    /// Dropped as what the host found: by a run that has more than one.
     text: ManuallyDrop<Text>,
+    is_one_of_many: bool,
     facts: FileFacts,
     /// Whether all that is in the file is of an earlier boot, so that damage need not be heeded.
     is_outdated: bool,
@@ -107,7 +107,8 @@ impl Ledger {
             let is_outdated = is_outdated(host, &facts, &text);
             let text = ManuallyDrop::new(heed(text, path, is_outdated)?);
             let path = path.to_owned();
-            return Ok(Some(Ledger { opened, path, text, facts, is_outdated }));
+            let is_one_of_many = host.is_one_of_many();
+            return Ok(Some(Ledger { opened, path, text, is_one_of_many, facts, is_outdated }));
         }
     }
 
@@ -201,6 +202,14 @@ impl Ledger {
         let flags = if append { OFlag::O_APPEND } else { OFlag::empty() };
         fcntl(&self.opened.file, FcntlArg::F_SETFL(flags))?;
         Ok(())
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        if self.is_one_of_many {
+            drop(ManuallyDrop::into_inner(mem::take(&mut self.text)));
+        }
     }
 }
 

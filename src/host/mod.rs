@@ -31,7 +31,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -43,16 +43,17 @@ use process::Process;
 use crate::error::Error;
 
 /// A host, named by the directory below which its `/proc`, `/sys` and `/dev` are.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Host {
     root: PathBuf,
-    /// Never dropped: the kernel takes back all of a program that ends at once sooner than one string after the
-    /// other.
+    /// Not dropped by a run that has one: the kernel takes back all of a program that ends at once sooner than one
+    /// string after the other.
     found: ManuallyDrop<Findings>,
+    is_one_of_many: bool,
 }
 
 /// What does not change during a run, each read when it is first asked for.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Findings {
     /// What is wrong with `/proc`, if anything.
     proc_problem: OnceLock<Option<String>>,
@@ -72,7 +73,19 @@ struct Findings {
 
 impl Host {
     pub(crate) fn new(root: &Path) -> Host {
-        Host { root: root.to_owned(), found: ManuallyDrop::default() }
+        Host { root: root.to_owned(), found: ManuallyDrop::default(), is_one_of_many: false }
+    }
+
+    /// For a run that looks again and again, with a new one each time: what it found is given back.
+    pub(crate) fn one_of_many(root: &Path) -> Host {
+        let mut host = Host::new(root);
+        host.is_one_of_many = true;
+        host
+    }
+
+    /// Whether others come after it.
+    pub(crate) fn is_one_of_many(&self) -> bool {
+        self.is_one_of_many
     }
 
     /// Whether this is the host that the program runs on, so that system calls speak of it too.
@@ -119,5 +132,38 @@ impl Host {
     /// A path below `/dev`.
     pub(crate) fn dev(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.root.join("dev").join(relative)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if self.is_one_of_many {
+            drop(ManuallyDrop::into_inner(mem::take(&mut self.found)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// The open `stat` tells: a run that waits for a year must not keep one for each look.
+    #[test]
+    fn what_one_of_many_found_is_given_back() {
+        let stat = Path::new("/proc").join(std::process::id().to_string()).join("stat");
+        let open = || {
+            let links = fs::read_dir("/proc/self/fd").unwrap().flatten();
+            links.filter(|link| fs::read_link(link.path()).is_ok_and(|target| target == stat)).count()
+        };
+        let before = open();
+        for host in [Host::one_of_many(Path::new("/")), Host::new(Path::new("/"))] {
+            let is_given_back = host.is_one_of_many();
+            host.watched_process(std::process::id()).unwrap();
+            assert_eq!(open(), before + 1);
+            drop(host);
+            assert_eq!(open() == before, is_given_back);
+        }
     }
 }

@@ -118,14 +118,14 @@ fn what_cannot_be_run_is_given_nothing() {
     let host = Sandbox::with_gpus(1);
     fs::write(host.path().join("plain"), "").unwrap();
     for (words, code, problem) in [
-        (&["no-such-command"][..],  127, "cannot run no-such-command: No such file or directory (os error 2)"),
-        (&["./missing", "-x"],      127, "cannot run ./missing: No such file or directory (os error 2)"),
-        (&[""],                     127, "cannot run : No such file or directory (os error 2)"),
-        (&["--wait"],               127, "cannot run --wait: No such file or directory (os error 2)"),
-        (&["./plain"],              126, "cannot run ./plain: Permission denied (os error 13)"),
-        (&["."],                    126, "cannot run .: Permission denied (os error 13)"),
+        (&["no-such-command"][..],  127, "cannot run no-such-command: No such file or directory (os error 2); name what is there, by a path or in PATH; of a script its interpreter has to be there, too"),
+        (&["./missing", "-x"],      127, "cannot run ./missing: No such file or directory (os error 2); name what is there, by a path or in PATH; of a script its interpreter has to be there, too"),
+        (&[""],                     127, "cannot run : No such file or directory (os error 2); name what is there, by a path or in PATH; of a script its interpreter has to be there, too"),
+        (&["--wait"],               127, "cannot run --wait: No such file or directory (os error 2); name what is there, by a path or in PATH; of a script its interpreter has to be there, too"),
+        (&["./plain"],              126, "cannot run ./plain: Permission denied (os error 13); name a file that may be executed"),
+        (&["."],                    126, "cannot run .: Permission denied (os error 13); name a file that may be executed"),
         (&["./plain/x"],            126, "cannot run ./plain/x: Not a directory (os error 20)"),
-        (&["/etc"],                 126, "cannot run /etc: Permission denied (os error 13)"),
+        (&["/etc"],                 126, "cannot run /etc: Permission denied (os error 13); name a file that may be executed"),
     ] {
         for line in ["1", "0", "1 --wait"] {
             refuses(exec(&host, line, words), code, problem);
@@ -145,7 +145,8 @@ fn what_the_kernel_does_not_run_leaves_nothing_recorded() {
     make.args(["-c", "echo '#!/no/such/interpreter' > program; chmod 755 program"]).current_dir(host.path());
     assert!(make.status().unwrap().success());
     for line in ["1", "1 --wait", "1 --wait=1"] {
-        let problem = "cannot run ./program: No such file or directory (os error 2)";
+        let problem = "cannot run ./program: No such file or directory (os error 2); name what is there, by a path or in \
+                       PATH; of a script its interpreter has to be there, too";
         refuses(exec(&host, line, &["./program"]), 127, problem);
         assert_eq!(host.holders(), [(0, holder.pid())]);
         assert_eq!(&host.text()[..before.len()], before);

@@ -137,7 +137,7 @@ fn a_file_of_another_user_is_read_if_it_may_be() {
             Answer::of(&setpriv.current_dir(host.sandbox.path()).output().unwrap());
         (status, stdout, stderr)
     };
-    let denied = "gpu-coord: cannot read config.yaml: Permission denied (os error 13)\n";
+    let denied = "gpu-coord: cannot read config.yaml: Permission denied (os error 13); run gpu-coord as a user who may do that\n";
     assert_eq!(as_another(0o600), (Some(4), String::new(), denied.to_owned()));
     assert_eq!(as_another(0o644), (Some(0), UUID.to_owned(), String::new()));
 }
