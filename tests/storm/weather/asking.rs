@@ -83,7 +83,8 @@ impl Season<'_> {
             dead: self.surely_dead(),
             left: if is_undisturbed { self.seen.left.clone() } else { BTreeSet::new() },
             earlier: self.seen.earlier.clone(),
-            unsettled: self.seen.unsettled.clone(),
+            // The script itself writes another at any time.
+            unsettled: if self.script.is_some() { BTreeSet::new() } else { self.seen.unsettled.clone() },
             drained: self.drained.clone(),
             most,
             most_limited,
