@@ -115,6 +115,13 @@ mod tests {
     }
 
     #[test]
+    fn the_time_is_that_of_the_clock() {
+        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let (before, told, after) = (clock(), now().unwrap(), clock());
+        assert!((before..=after).contains(&told), "{told} is not from {before} to {after}");
+    }
+
+    #[test]
     fn waiters_that_have_ended_go() {
         let waiter =
             |pid| Waiter { owner: line(0, pid, None, false).owner, amount: 1, ticket: 1, among: None };

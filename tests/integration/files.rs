@@ -2,10 +2,15 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Output};
 
 use crate::running::Running;
 use crate::sandbox::{Process, Sandbox, install, is_root};
+
+/// Who is nobody of importance here.
+const USER: u32 = 65534;
 
 fn allow_all(directory: &Path) {
     fs::set_permissions(directory, Permissions::from_mode(0o1777)).unwrap();
@@ -86,21 +91,51 @@ fn in_a_directory_of_all_a_file_of_another_user_is_refused() {
     assert_eq!(host.text(), "");
 }
 
+/// The program, called and to be owned by that user.
+fn allocate_as(user: u32, host: &Sandbox) -> Output {
+    let program = host.path().join("gpu-coord"); // where it was built, others may not go
+    install(&program);
+    let line = "\"$0\" allocate 1 --source simulated:1 --coordination-file coordination";
+    let mut shell = Command::new("sh");
+    shell.env_clear().current_dir(host.path()).uid(user).gid(user).args(["-c", &format!("{line}; exit $?")]);
+    shell.arg(program).output().unwrap()
+}
+
+/// As the administrator shares it. Whoever makes a file there may be anybody, root is not.
+#[test]
+fn in_a_directory_of_all_a_file_of_roots_is_used_by_a_user() {
+    if !is_root("in_a_directory_of_all_a_file_of_roots_is_used_by_a_user") {
+        return;
+    }
+    let host = Sandbox::with_gpus(1).recorded("");
+    allow_all(host.path());
+    fs::set_permissions(host.file(), Permissions::from_mode(0o666)).unwrap();
+    let Output { status, stdout, stderr } = allocate_as(USER, &host);
+    assert_eq!((status.code(), stdout, stderr.as_slice()), (Some(0), b"0\n".to_vec(), &b""[..]));
+}
+
+#[test]
+fn where_a_user_may_make_no_file_that_is_said() {
+    if !is_root("where_a_user_may_make_no_file_that_is_said") {
+        return;
+    }
+    let host = Sandbox::with_gpus(1);
+    fs::set_permissions(host.path(), Permissions::from_mode(0o755)).unwrap();
+    let Output { status, stderr, .. } = allocate_as(USER, &host);
+    let says = "gpu-coord: coordination: uid 65534 may not make files in .; name another file\n";
+    assert_eq!((status.code(), String::from_utf8(stderr).unwrap()), (Some(4), says.to_owned()));
+    assert!(!host.file().exists());
+}
+
 #[test]
 fn an_unreadable_file_says_whose_it_is() {
     if !is_root("an_unreadable_file_says_whose_it_is") {
         return;
     }
-    use std::os::unix::process::CommandExt;
     let host = Sandbox::with_gpus(1).recorded("");
     fs::set_permissions(host.path(), Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(host.file(), Permissions::from_mode(0o640)).unwrap();
-    let program = host.path().join("gpu-coord"); // where it was built, others may not go
-    install(&program);
-    let mut command = std::process::Command::new(program);
-    command.env_clear().current_dir(host.path()).uid(65534).gid(65534);
-    command.args(["allocate", "1", "--source", "simulated:1", "--coordination-file", "coordination"]);
-    let output = command.output().unwrap();
+    let output = allocate_as(USER, &host);
     assert_eq!(output.status.code(), Some(4));
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
@@ -123,19 +158,19 @@ fn a_file_that_is_too_large_is_not_read() {
 #[test]
 fn in_a_directory_of_all_a_users_file_that_all_may_write_to_is_refused() {
     const TEST: &str = "in_a_directory_of_all_a_users_file_that_all_may_write_to_is_refused";
-    const USER: u32 = 4711;
+    const OWNER: u32 = 4711;
     if !is_root(TEST) {
         return;
     }
     let host = Sandbox::with_gpus(1).recorded("");
     allow_all(host.path());
-    let mut user = std::process::Command::new("sleep");
-    std::os::unix::process::CommandExt::uid(user.arg("1000"), USER);
+    let mut user = Command::new("sleep");
+    user.arg("1000").uid(OWNER);
     let user = Running::start(user);
     let mode = |mode| fs::set_permissions(host.file(), Permissions::from_mode(mode)).unwrap();
     let lines = ["allocate 1", "1 --enable-coordination-mode", "deallocateAll"]
         .map(|line| format!("{line} --owner {}", user.pid()));
-    std::os::unix::fs::chown(host.file(), Some(USER), None).unwrap();
+    std::os::unix::fs::chown(host.file(), Some(OWNER), None).unwrap();
     mode(0o646);
     let problem =
         "coordination: belongs to uid 4711 and everybody may write to it; take that right away (chmod o-w)";

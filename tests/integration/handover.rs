@@ -166,6 +166,9 @@ fn a_write_that_fails_leaves_nothing_recorded() {
         ("the body", "pwrite64", "1", "write to"),
         ("the first byte of one", "pwrite64", "2", "write to"),
         ("the first byte of the other", "pwrite64", "3", "write to"),
+        // Nor can it be undone then, and need not be.
+        ("the body and all after it", "pwrite64", "1+", "write to"),
+        ("the first byte of one and all after it", "pwrite64", "2+", "write to"),
     ] {
         let (host, other, owner) = with_one_held();
         let line = format!("allocate 2 --owner {}", owner.pid());

@@ -216,3 +216,20 @@ fn a_file_system_without_locks_is_refused() {
         assert_eq!(host.text(), before, "{line}");
     }
 }
+
+/// Every other failure is told as what it is, and what a signal interrupted is done again.
+#[test]
+fn a_lock_that_fails_is_told_and_one_that_is_interrupted_is_taken() {
+    if !strace::is_there("a_lock_that_fails_is_told_and_one_that_is_interrupted_is_taken") {
+        return;
+    }
+    let (host, holder) = with_one_held();
+    let program = host.program(&format!("allocate 1 --owner {}", holder.pid()));
+    let before = host.text();
+    let failed = Running::start(strace::inject(&program, "flock", "error=EIO", "1+")).end();
+    let says = "gpu-coord: cannot lock coordination: Input/output error (os error 5)\n";
+    assert_eq!(failed, (End::Exit(4), String::new(), says.to_owned()));
+    assert_eq!(host.text(), before);
+    let interrupted = Running::start(strace::inject(&program, "flock", "error=EINTR", "1")).end();
+    assert_eq!(interrupted, (End::Exit(0), "1\n".to_owned(), String::new()));
+}
