@@ -22,6 +22,9 @@ use super::Host;
 use super::file;
 use crate::error::Error;
 
+/// A second look is conclusive, unless the process is replaced once more while it is taken.
+const LOOKS: usize = 10;
+
 /// One process, or one thread: `/proc/TID/stat` can be read although `/proc` does not list it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
@@ -49,6 +52,13 @@ impl Process {
     /// It runs only if somebody lets it go on.
     pub(crate) fn is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b't')
+    }
+
+    /// Whether it was seen while another thread of the process took its pid, as execve(2) does unless the first one
+    /// calls it (`de_thread` in the kernel's fs/exec.c): the task that had the pid until then looks like a thread, and
+    /// once it is released like a zombie without any thread, while the process lives.
+    fn may_be_replaced(&self) -> bool {
+        self.is_thread || self.threads == 0
     }
 
     pub(crate) fn is_session_leader(&self) -> bool {
@@ -106,20 +116,37 @@ pub(crate) fn parse_status(status: &[u8]) -> Option<Status> {
 impl Host {
     /// `None` only if it is certain that there is no such process.
     pub(crate) fn process(&self, pid: u32) -> Result<Option<Process>, Error> {
-        let Some(stat) = self.read_of(pid, "stat")? else { return Ok(None) };
-        self.parsed(pid, &stat).map(Some)
+        self.settled(pid, || self.read_of(pid, "stat"))
     }
 
     /// The same of a process that is asked about again: its file stays open, and tells of no later process of its
     /// pid.
     pub(crate) fn watched_process(&self, pid: u32) -> Result<Option<Process>, Error> {
         let mut watched = self.found.watched.borrow_mut();
-        let open = watched.take().filter(|(of, _)| *of == pid);
-        let stat = self.look(pid, "stat", |path| {
-            let file = open.map_or_else(|| File::open(path).map(Rc::new), |(_, file)| Ok(file))?;
-            file::read_line(&watched.insert((pid, file)).1)
-        });
-        stat?.map(|stat| self.parsed(pid, &stat)).transpose()
+        self.settled(pid, || {
+            let open = watched.take().filter(|(of, _)| *of == pid);
+            self.look(pid, "stat", |path| {
+                let file = open.map_or_else(|| File::open(path).map(Rc::new), |(_, file)| Ok(file))?;
+                file::read_line(&watched.insert((pid, file)).1)
+            })
+        })
+    }
+
+    /// The process in a `stat` that is read again if it may be that of a task which no longer has the pid.
+    fn settled(
+        &self,
+        pid: u32,
+        mut read: impl FnMut() -> Result<Option<Vec<u8>>, Error>,
+    ) -> Result<Option<Process>, Error> {
+        let mut looks = 1;
+        loop {
+            let Some(stat) = read()? else { return Ok(None) };
+            let process = self.parsed(pid, &stat)?;
+            if looks == LOOKS || !process.may_be_replaced() {
+                return Ok(Some(process));
+            }
+            looks += 1;
+        }
     }
 
     fn parsed(&self, pid: u32, stat: &[u8]) -> Result<Process, Error> {
@@ -342,6 +369,37 @@ mod tests {
         for pid in [0, 4_194_305, u32::MAX] {
             assert_eq!(here().process(pid).unwrap(), None, "pid {pid}");
         }
+    }
+
+    /// Who looks all the time meets one in some dozens of the moments in which a thread takes the pid of its process.
+    #[test]
+    fn a_process_whose_thread_replaces_it_lives() {
+        let source = "#include <pthread.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+            static char *self, left[16];\n\
+            static void *next(void *unused) { usleep(2000); execl(self, self, left, (char *)0); _exit(1); }\n\
+            int main(int argc, char **argv) { pthread_t thread; int times = argc > 1 ? atoi(argv[1]) : 400;\n\
+            if (argc == 1) { puts(\"ready\"); fflush(stdout); }\n\
+            if (times == 0) { puts(\"done\"); fflush(stdout); for (;;) pause(); }\n\
+            self = argv[0]; snprintf(left, sizeof left, \"%d\", times - 1);\n\
+            if (pthread_create(&thread, 0, next, 0)) return 1;\n\
+            for (;;) pause(); }\n";
+        let directory = tempfile::tempdir().unwrap();
+        let mut running = Running::start(compile(directory.path(), source), &[]);
+        assert_eq!(running.line(), "ready");
+        let pid = running.pid();
+        let looker = std::thread::spawn(move || {
+            let (host, mut wrong) = (here(), Vec::new());
+            let lives = |found: &Option<Process>| {
+                found.as_ref().is_some_and(|found| !found.is_dead() && !found.is_thread)
+            };
+            while fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.ends_with(b"\0\x30\0")) {
+                let found = [host.process(pid).unwrap(), host.watched_process(pid).unwrap()];
+                wrong.extend(found.into_iter().filter(|found| !lives(found)));
+            }
+            wrong
+        });
+        assert_eq!(running.line(), "done");
+        assert_eq!(looker.join().unwrap(), []);
     }
 
     #[test]
