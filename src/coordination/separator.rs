@@ -1,7 +1,7 @@
 //! Where the separators of a record are.
 //!
-//! By the search of memchr that every processor of an architecture can do. Its own choice begins by finding out what this
-//! one can do besides, and on a virtual machine each of these questions is answered by the hypervisor: a twentieth of a run.
+//! By a search of memchr that every processor of the architecture can do. Its own choice begins by finding out what this one
+//! can do besides, and on a virtual machine each of these questions is answered by the hypervisor: a twentieth of a run.
 
 use std::iter;
 
