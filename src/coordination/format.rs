@@ -20,7 +20,7 @@ use super::escape::unescape;
 use super::pairs::{Pairs, hex64, number, printable};
 use super::separator;
 use crate::assignment::{Assignment, Drained, Grant, Origin, Owner, Waiter};
-use crate::device::Identity;
+use crate::device::{Identity, PciAddress};
 
 pub(crate) use print::{print, print_drained, print_waiter};
 
@@ -186,11 +186,16 @@ fn pid_and_keys(rest: &[u8]) -> Result<(u32, &[u8]), String> {
 fn identity_key(identity: &mut Identity, key: &[u8], value: &[u8]) -> Result<bool, String> {
     match key {
         b"uuid" => identity.uuid = Some(unescape(value)),
-        b"pci" => identity.pci = Some(unescape(value).parse()?),
+        b"pci" => identity.pci = Some(address(value)?),
         b"id" => identity.id = Some(unescape(value)),
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+fn address(value: &[u8]) -> Result<PciAddress, String> {
+    let problem = |_| format!("has `{}` where a PCI address should be", printable(value));
+    unescape(value).parse().map_err(problem)
 }
 
 /// Whether the key is one of an owner's.
@@ -288,7 +293,8 @@ mod tests {
             ("3 47\tstart=x",        3, "`x` where a number"),
             ("3 47\tgrant=1;of=1",   3, "16 hexadecimal"),
             ("3 47\tof=1",           3, "only one of"),
-            ("3 47\tpci=0",          3, "not a PCI address"),
+            ("3 47\tpci=0",          3, "has `0` where a PCI address"),
+            ("3 47\tpci=0%00",       3, "has `0%00` where a PCI address"),
             ("3 47\tword",           3, "`word` where key=value"),
             ("3 47\ta=b c",          3, "blank among its keys"),
             ("3 47\ta b=c",          3, "blank among its keys"),
@@ -322,6 +328,11 @@ mod tests {
     fn a_long_line_is_named_by_its_first_bytes() {
         let problem = parse(&[b'x'; 10_000_000]).unwrap_err();
         assert!(problem.len() < 200, "{}", problem.len());
+        let Ok(Line::Withheld { problem, .. }) = parse(&[&b"3 47\tpci="[..], &[b'1'; 10_000_000]].concat())
+        else {
+            panic!("not withheld");
+        };
+        assert!(problem.len() < 300, "{}", problem.len());
     }
 
     #[test]
