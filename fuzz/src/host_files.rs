@@ -16,10 +16,13 @@ use crate::{assert_shown, device, lossy};
 pub(crate) fn stat(bytes: &[u8]) {
     let Some(read) = process::parse_stat(bytes) else { return };
     if read.state.is_ascii() {
-        let process::Process { pid, name, state, parent, session, threads, start } = &read;
+        let process::Process { pid, name, state, parent, session, threads, start, is_thread } = &read;
         let (state, start) = (char::from(*state), start.unwrap_or_default());
+        let signal = if *is_thread { -1 } else { 17 };
         let zeros = "0 ".repeat(13);
-        let line = format!("{pid} ({name}) {state} {parent} 0 {session} {zeros}{threads} 0 {start}\n");
+        let line = format!(
+            "{pid} ({name}) {state} {parent} 0 {session} {zeros}{threads} 0 {start} {zeros}0 0 {signal}\n"
+        );
         assert_eq!(process::parse_stat(line.as_bytes()), Some(read), "{line:?}");
     }
 }
@@ -28,9 +31,9 @@ pub(crate) fn status(bytes: &[u8]) {
     let text = lossy(bytes);
     let _ = (capability::parse(&text), namespace::parse_offset(&text, 100), boot::parse_btime(&text));
     let Some(read) = process::parse_status(bytes) else { return };
-    let process::Status { leader, uid, pids } = &read;
+    let process::Status { uid, pids } = &read;
     let pids: String = pids.iter().map(|pid| format!("\t{pid}")).collect();
-    let text = format!("Tgid:\t{leader}\nUid:\t0\t{uid}\t0\t0\nNSpid:{pids}\n");
+    let text = format!("Uid:\t0\t{uid}\t0\t0\nNSpid:{pids}\n");
     assert_eq!(process::parse_status(text.as_bytes()), Some(read), "{text:?}");
 }
 
