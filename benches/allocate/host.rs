@@ -1,5 +1,6 @@
 //! The files and processes that the benchmark works with.
 
+use std::cell::RefCell;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,14 +9,18 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
+/// How many old files are made at a time.
+const STORE: usize = 200;
+
 /// A directory that is removed at the end.
 pub(crate) struct Files {
     directory: TempDir,
+    old: RefCell<Vec<PathBuf>>,
 }
 
 impl Files {
     pub(crate) fn new() -> Files {
-        Files { directory: tempfile::tempdir().unwrap() }
+        Files { directory: tempfile::tempdir().unwrap(), old: RefCell::default() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -31,21 +36,29 @@ impl Files {
         fs::write(self.record(), text).unwrap();
     }
 
-    /// One that the script has not just replaced: a young one with lines of the script is waited for.
+    /// One that the script has not just replaced: a young one with lines of the script is waited for. Old files are kept
+    /// in store, since a program that is run after a second of rest finds all caches cold.
     pub(crate) fn write_old_record(&self, text: &str) {
-        let path = self.record();
-        if File::options()
-            .read(true)
-            .open(&path)
-            .and_then(|file| file.metadata()?.created())
-            .is_ok_and(is_old)
-        {
-            return fs::write(path, text).unwrap();
+        if !is_old(&self.record()) {
+            let mut store = self.old.borrow_mut();
+            if store.is_empty() {
+                *store = self.old_files();
+            }
+            fs::rename(store.pop().unwrap(), self.record()).unwrap();
         }
         self.write_record(text);
-        while !fs::metadata(&path).and_then(|found| found.created()).is_ok_and(is_old) {
+    }
+
+    fn old_files(&self) -> Vec<PathBuf> {
+        fs::create_dir_all(self.path("old")).unwrap();
+        let files: Vec<_> = (0..STORE).map(|number| self.path(&format!("old/{number}"))).collect();
+        for file in &files {
+            fs::write(file, "").unwrap();
+        }
+        while !files.last().is_some_and(|last| is_old(last)) {
             std::thread::sleep(Duration::from_millis(50));
         }
+        files
     }
 
     pub(crate) fn sink(&self) -> Stdio {
@@ -93,8 +106,11 @@ impl Files {
     }
 }
 
-fn is_old(made: SystemTime) -> bool {
-    SystemTime::now().duration_since(made).is_ok_and(|age| age > Duration::from_secs(1))
+fn is_old(path: &Path) -> bool {
+    let made = fs::metadata(path).and_then(|found| found.created());
+    made.is_ok_and(|made| {
+        SystemTime::now().duration_since(made).is_ok_and(|age| age > Duration::from_secs(1))
+    })
 }
 
 /// Living processes that own units.
