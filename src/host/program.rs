@@ -1,8 +1,9 @@
 //! What a process runs: the words and the environment that it was started with.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs;
 use std::io;
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -67,9 +68,20 @@ pub(crate) struct Environment(Vec<u8>);
 impl Environment {
     /// The value of the first variable of that name, as text as far as it is any.
     pub(crate) fn value(&self, name: &str) -> Option<String> {
-        let mut entries = self.0.split(|byte| *byte == 0);
+        let mut entries = self.entries();
         let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
         Some(String::from_utf8_lossy(value).into_owned())
+    }
+
+    /// By `CStr`, which looks at a word at a time: there may be hundreds.
+    fn entries(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[..];
+        iter::from_fn(move || {
+            let entry = CStr::from_bytes_until_nul(rest).map_or(rest, CStr::to_bytes);
+            let is_left = !rest.is_empty();
+            rest = rest.get(entry.len() + 1..).unwrap_or_default();
+            is_left.then_some(entry)
+        })
     }
 }
 
@@ -109,11 +121,11 @@ mod tests {
 
     #[test]
     fn an_environment_is_asked_by_name() {
-        let tree = Tree::new().file("proc/7/environ", b"AB=2\0A=1\0EMPTY=\0junk\0B=x=\xff\0A=3\0");
+        let tree = Tree::new().file("proc/7/environ", b"AB=2\0A=1\0\0EMPTY=\0junk\0B=x=\xff\0A=3\0C=cut");
         let found = tree.host().environment(7).unwrap();
-        let asked = ["A", "EMPTY", "B", "junk", "C", ""].map(|name| found.value(name));
+        let asked = ["A", "EMPTY", "B", "C", "junk", "D", ""].map(|name| found.value(name));
         let value = |text: &str| Some(text.to_owned());
-        assert_eq!(asked, [value("1"), value(""), value("x=\u{fffd}"), None, None, None]);
+        assert_eq!(asked, [value("1"), value(""), value("x=\u{fffd}"), value("cut"), None, None, None]);
         assert!(tree.host().environment(8).is_err());
     }
 

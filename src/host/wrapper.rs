@@ -30,12 +30,12 @@ const MOST_ANCESTORS: usize = 64;
 const SETTLED_SECONDS: u64 = 5;
 
 pub(crate) fn is_one(host: &Host, process: &Process) -> bool {
-    is_called(host, process, &SHELLS) || is_called(host, process, &TOOLS)
+    is_called(host, process, &[&SHELLS, &TOOLS])
 }
 
 /// Warns of a caller that ends with this call, where nobody is looked for behind it.
 pub(crate) fn warn_of_tool(host: &Host, parent: &Process, notes: &mut Notes) {
-    if is_called(host, parent, &TOOLS) {
+    if is_called(host, parent, &[&TOOLS]) {
         let (pid, name) = (parent.pid, parent.name.escape_default());
         notes.warn(format!(
             "the owner is {name}, pid {pid}, which ends with this call; name the process that holds the units with \
@@ -67,7 +67,7 @@ fn java_above(host: &Host, wrapper: &Process) -> Option<Process> {
     let mut pid = wrapper.parent;
     for _ in 0..MOST_ANCESTORS {
         let process = host.process(pid).ok().flatten()?;
-        if is_called(host, &process, &[JVM]) {
+        if is_called(host, &process, &[&[JVM]]) {
             return Some(process);
         }
         pid = process.parent;
@@ -77,13 +77,13 @@ fn java_above(host: &Host, wrapper: &Process) -> Option<Process> {
 
 /// By its own name or its executable, or, where that may not be known, its first word: a shell that was started by a
 /// script's `#!` is named after the script.
-fn is_called(host: &Host, process: &Process, names: &[&str]) -> bool {
+fn is_called(host: &Host, process: &Process, names: &[&[&str]]) -> bool {
     let first_word = || Some(host.arguments(process.pid)?.into_iter().next()?.into());
     let is_one = |path: &Path| {
-        let name = path.file_name().and_then(OsStr::to_str);
+        let Some(name) = path.file_name().and_then(OsStr::to_str) else { return false };
         // A login shell's first word begins with a dash; what was upgraded meanwhile is said to be deleted.
-        let bare = |name: &str| names.contains(&name.trim_start_matches('-').trim_end_matches(" (deleted)"));
-        name.is_some_and(bare)
+        let bare = name.trim_start_matches('-').trim_end_matches(" (deleted)");
+        names.iter().any(|names| names.contains(&bare))
     };
     is_one(Path::new(&process.name))
         || host.executable(process.pid).or_else(first_word).is_some_and(|path| is_one(&path))
@@ -178,7 +178,7 @@ mod tests {
         let running = Running::start("sh", &["-c", "chmod +x \"$0\"; exec \"$0\"", script.to_str().unwrap()]);
         let process = wait_for(running.pid(), |process| process.name == "gpus.sh");
         let here = Host::new(Path::new("/"));
-        assert!(is_called(&here, &process, &SHELLS));
-        assert!(!is_called(&here, &process, &[JVM]));
+        assert!(is_called(&here, &process, &[&SHELLS]));
+        assert!(!is_called(&here, &process, &[&[JVM]]));
     }
 }
