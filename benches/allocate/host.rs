@@ -38,6 +38,10 @@ impl Files {
 
     /// One that the script has not just replaced: a young one with lines of the script is waited for. Old files are kept
     /// in store, since a program that is run after a second of rest finds all caches cold.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it is the script that replaces the file, and this undoes it"
+    )]
     pub(crate) fn write_old_record(&self, text: &str) {
         if !is_old(&self.record()) {
             let mut store = self.old.borrow_mut();
