@@ -105,3 +105,22 @@ pub(super) fn heed(mut text: Text, path: &Path, is_outdated: bool) -> Result<Tex
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without the lock it can be written to between the look and the read.
+    #[test]
+    fn a_file_is_read_whole_whatever_its_length_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("record");
+        for text in ["", "0 1\n", "0 1\n1 2\n2 3\n"] {
+            std::fs::write(&path, text).unwrap();
+            for length in 0..20 {
+                let read = read_whole(&File::open(&path).unwrap(), length).unwrap();
+                assert_eq!(read, text.as_bytes(), "{length}");
+            }
+        }
+    }
+}
