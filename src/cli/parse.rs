@@ -1,7 +1,6 @@
 //! From the words and the environment to what is to be done.
 
 use std::ffi::OsString;
-use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
@@ -41,10 +40,7 @@ pub(super) fn parse(
     if argv.is_empty() {
         argv.extend(Variable::amount(environment.trusted(&mut Notes::default())));
     }
-    let (parser, words) = arguments::form(argv)?;
-    // Neither it nor the matches are ever dropped: they are a thousand small pieces, which the kernel takes back at
-    // once.
-    let mut parser = ManuallyDrop::new(parser);
+    let (mut parser, words) = arguments::form(argv)?;
     let given = match parser.try_get_matches_from_mut(&words) {
         Ok(given) => given,
         Err(error) => return text_or_error(&error, chosen(&parser, &words)),
@@ -121,11 +117,10 @@ fn chosen<'a>(parser: &'a clap::Command, words: &[OsString]) -> &'a clap::Comman
 /// Taken out of the matches, and not copied: it is a part of what a run costs.
 fn command(
     parser: &clap::Command,
-    matches: ArgMatches,
+    mut matches: ArgMatches,
     is_privileged: bool,
     notes: &mut Notes,
 ) -> Result<Command, Error> {
-    let mut matches = ManuallyDrop::new(matches);
     let command = if parser.has_subcommands() {
         Cli::from_arg_matches_mut(&mut matches).map(|cli| cli.command)
     } else {
