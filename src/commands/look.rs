@@ -114,7 +114,7 @@ fn living<'r>(holdings: &Holdings<'r>, judged: &Judged<'_>) -> impl Iterator<Ite
     holders.map(|(_, line)| &line.owner).chain(waiters.map(|waiter| &waiter.owner))
 }
 
-fn is_from_here(host: &Host, owner: &Owner) -> bool {
+pub(super) fn is_from_here(host: &Host, owner: &Owner) -> bool {
     owner.pid_namespace.is_none_or(|namespace| Some(namespace) == host.pid_namespace())
 }
 

@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use super::judged::Judged;
 use super::kin::Kin;
+use super::look::is_from_here;
 use super::quota::Counting;
 use super::view::View;
 use super::{Context, eligible};
-use crate::assignment::{Record, Standing};
+use crate::assignment::{Assignment, Record, Standing};
 use crate::cli::Status;
 use crate::coordination::snapshot::Snapshot;
 use crate::device::Inventory;
 use crate::error::Error;
+use crate::host::Host;
 use crate::host::events::{Signals, Watch};
 use crate::notes::Notes;
 use crate::policy::{self, Holdings};
@@ -55,7 +57,7 @@ fn watch(context: &Context<'_>, options: &Status) -> Result<(), Error> {
         let is_file_watched = watch.file(path);
         let (text, owners) = look(context, options, &mut notes)?;
         context.check_strict(&notes)?;
-        let is_watched = watch.processes(&owners) && is_file_watched;
+        let is_watched = watch.processes(&owners.living) && owners.are_all_here && is_file_watched;
         let warnings: String = notes.warnings.iter().map(|line| format!("warning: {line}\n")).collect();
         let text = if is_terminal { ANEW.to_owned() + &text + &warnings } else { text + &warnings + "\n" };
         match context.stdout.write(&text, context.deadline) {
@@ -68,12 +70,30 @@ fn watch(context: &Context<'_>, options: &Status) -> Result<(), Error> {
     }
 }
 
+/// Whose end changes what is shown.
+struct Owners {
+    living: BTreeSet<u32>,
+    /// Of no other it is unknown whether it lives.
+    are_all_here: bool,
+}
+
+impl Owners {
+    /// Who is dead is not waited for: that a zombie has ended would be heard again and again.
+    fn of(host: &Host, Holdings { record, standing, .. }: Holdings<'_>) -> Owners {
+        let mut owners = Owners { living: BTreeSet::new(), are_all_here: true };
+        for (position, Assignment { owner, .. }) in record.assignments.iter().enumerate() {
+            match standing(position) {
+                Standing::Dead => {}
+                Standing::Alive if is_from_here(host, owner) => drop(owners.living.insert(owner.pid)),
+                Standing::Alive | Standing::Doubtful(_) => owners.are_all_here = false,
+            }
+        }
+        owners
+    }
+}
+
 /// What is shown, and the processes on which it depends.
-fn look(
-    context: &Context<'_>,
-    options: &Status,
-    notes: &mut Notes,
-) -> Result<(String, BTreeSet<u32>), Error> {
+fn look(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Result<(String, Owners), Error> {
     let (inventory, resources, selection) = inventory(context, options, notes)?;
     let path = &options.file.coordination_file;
     let _guard = context.guard(path);
@@ -109,8 +129,7 @@ fn look(
         () if options.prometheus => view.as_metrics(is_consistent),
         () => view.as_table(),
     };
-    let owners = record.assignments.iter().map(|held| held.owner.pid).collect();
-    Ok((text, owners))
+    Ok((text, Owners::of(&context.host, holdings)))
 }
 
 /// Who holds what is to be seen also while the driver is broken.

@@ -136,7 +136,7 @@ impl Ledger {
         if let Err(error) = ledger.grow(&plan.growth) {
             return ledger.release_only(change, error).map(|()| committed);
         }
-        match ledger.put(&plan.fill).and_then(|()| ledger.check_name()) {
+        match ledger.put(&plan.fill).and_then(|()| ledger.check_name(host)) {
             Ok(()) => Ok(committed),
             Err(error) => Err(committed.undo(error)),
         }
@@ -157,8 +157,9 @@ impl Ledger {
     }
 
     /// Who replaces or removes the file while it is locked makes the others lock another one.
-    fn check_name(&self) -> Result<(), Error> {
-        if lock::named(self.opened.inode, &self.path)?.is_some() {
+    fn check_name(&self, host: &Host) -> Result<(), Error> {
+        let found = lock::named(self.opened.inode, &self.path)?;
+        if found.is_some_and(|found| lock::forsaken(host, &self.path, &found).is_none()) {
             return Ok(());
         }
         let problem =

@@ -8,6 +8,7 @@
 
 use std::fs::{self, File, Metadata};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -46,7 +47,10 @@ pub(crate) fn exclusive(
             pause = (pause * 2).min(PAUSES.1);
         }
         if let Some(found) = named(opened.inode, path)? {
-            return Ok(Some((opened, found)));
+            return match forsaken(host, path, &found) {
+                Some(problem) => Err(Error::File { path: path.to_owned(), problem }),
+                None => Ok(Some((opened, found))),
+            };
         }
         // Locked, but the path names another file by now, and others lock that one.
         if deadline.has_passed() {
@@ -109,6 +113,19 @@ pub(crate) fn named(locked: Inode, path: &Path) -> Result<Option<Metadata>, Erro
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("look at", path)(error)),
     }
+}
+
+/// Why nobody else locks the file that `path` names, although it does. A file that is mounted alone, as into a
+/// container, goes on being named there after the host has removed or replaced it, as Flink's script does; without a
+/// name of its own it can be mounted nowhere else.
+pub(super) fn forsaken(host: &Host, path: &Path, found: &Metadata) -> Option<String> {
+    // Some file systems of programs count no names.
+    if found.nlink() > 0 || !host.is_mounted_alone(path) {
+        return None;
+    }
+    let problem = "was removed or replaced where it was mounted from, so that it coordinates with nothing outside; \
+                   mount its directory and not the file alone, or mount it again";
+    Some(problem.to_owned())
 }
 
 /// The lock, and who keeps it.

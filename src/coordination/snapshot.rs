@@ -47,7 +47,7 @@ impl Snapshot {
         let (text, facts) = read(host, file, &found, path)?;
         let is_outdated = is_outdated(host, &facts, &text);
         let text = heed(text, path, is_outdated)?;
-        let doubts = file::doubts(path, &found);
+        let doubts = lock::forsaken(host, path, &found).or_else(|| file::doubts(path, &found));
         Ok(Snapshot { record: text.record, facts, is_consistent, doubts })
     }
 }

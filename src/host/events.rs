@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
+use std::process;
 use std::ptr;
 use std::thread;
 use std::time::Duration;
@@ -45,10 +46,26 @@ impl Signals {
 
     /// Ends this process by the signal that is pending, as if it had never been blocked.
     pub(crate) fn obey(&self) -> ! {
+        let signal = self.set.iter().find(|signal| is_pending(*signal));
         let _ = self.set.thread_unblock();
+        // The first process of a container is ended by no signal of its own namespace, nor by one from above that it
+        // does not block and has no handler for (pid_namespaces(7)). It would wait for its end for ever.
+        if process::id() == 1 {
+            // SAFETY: the call takes a number, and nothing is left to be written.
+            unsafe { libc::_exit(128 + signal.map_or(0, |signal| signal as i32)) };
+        }
         loop {
             pause(); // another thread may have to take it
         }
+    }
+}
+
+fn is_pending(signal: Signal) -> bool {
+    let mut pending = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the first call writes one such set, for which there is room; one of zeros, which it leaves if it fails, is
+    // a set too.
+    unsafe {
+        libc::sigpending(pending.as_mut_ptr()) == 0 && libc::sigismember(pending.as_ptr(), signal as i32) == 1
     }
 }
 

@@ -161,6 +161,12 @@ impl Host {
         self.mounts()?.covering(&resolved(path)?)
     }
 
+    /// Whether the file at `path` is a mount of its own.
+    pub(crate) fn is_mounted_alone(&self, path: &Path) -> bool {
+        let mounts = self.mounts().zip(fs::canonicalize(path).ok());
+        mounts.is_some_and(|(mounts, path)| mounts.covering(&path).is_some_and(|mount| mount.point == path))
+    }
+
     /// Whether a file at `path` is seen by one systemd unit only.
     pub(crate) fn is_private(&self, path: &Path) -> bool {
         let mounts = self.mounts().zip(resolved(path));

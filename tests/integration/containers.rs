@@ -311,3 +311,27 @@ fn a_container_without_the_record_is_warned() {
     let line = "unset GPU_COORD_COORDINATION_FILE; gpu-coord allocate 1 --owner 1";
     container.answers(line, &format!("0\n{warning}"));
 }
+
+/// Flink's script replaces the record on the host; a container that has the file alone goes on seeing the old one.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what Flink's script does to the file")]
+fn a_record_that_the_host_has_replaced_is_refused_where_it_is_mounted_alone() {
+    let test = "a_record_that_the_host_has_replaced_is_refused_where_it_is_mounted_alone";
+    let Some(host) = host(test, 1) else { return };
+    let mut container = Container::start(&host, 1, Shared::File, &NAMESPACES);
+    container.answers("gpu-coord allocate 1", "0\n");
+    let (file, new) = (host.path().join("shared/coordination"), host.path().join("shared/new"));
+    fs::copy(&file, &new).unwrap();
+    fs::rename(&new, &file).unwrap();
+    let problem = "/var/tmp/flink-gpu-coordination: was removed or replaced where it was mounted from, so that it coordinates with nothing outside; mount its directory and not the file alone, or mount it again\n";
+    let owner = "sleep 1000 & gpu-coord";
+    for line in
+        ["deallocateAll", "1 --enable-coordination-mode --owner $!", "exec 1 -- true", "drain 0 --reason x"]
+    {
+        let refusal = (4, format!("gpu-coord: {problem}"));
+        assert_eq!(container.tell(&format!("{owner} {line}")), refusal, "{line}");
+    }
+    let (status, shown) = container.tell("gpu-coord status");
+    assert!(status == 0 && shown.contains(&format!("gpu-coord: warning: {problem}")), "{shown}");
+    assert_eq!(states(&host)[0], owned("held"));
+}

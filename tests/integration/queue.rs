@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::exec::{exec, script};
 use crate::isolation::start_of;
@@ -194,6 +195,37 @@ fn an_end_by_a_signal_leaves_nothing_behind() {
         assert_eq!(second.end().0, End::Killed(signal));
         assert_eq!((waiters(&host), host.holders()), (vec![], vec![(0, holder.pid())]));
     }
+}
+
+/// No signal ends it, unless it sees to that itself.
+#[test]
+fn the_first_process_of_a_container_ends_by_a_signal_too() {
+    let namespaces = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+    if !can_unshare("the_first_process_of_a_container_ends_by_a_signal_too", &namespaces) {
+        return;
+    }
+    let (host, holder) = held(1);
+    for signal in ending_signals() {
+        let program = exec(&host, "1 --wait", &["true"]);
+        let mut command = Command::new("unshare");
+        command.args(namespaces).arg(program.get_program()).args(program.get_args()).current_dir(host.path());
+        let container = Running::start(command);
+        wait_until("it waits", || waiters(&host) == [1]);
+        let children = format!("/proc/{0}/task/{0}/children", container.pid());
+        let first = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+        kill(Pid::from_raw(first), signal).unwrap();
+        assert_eq!(container.end(), (End::Exit(128 + signal as i32), String::new(), String::new()));
+        assert_eq!((waiters(&host), host.holders()), (vec![], vec![(0, holder.pid())]));
+    }
+}
+
+fn can_unshare(test: &str, namespaces: &[&str]) -> bool {
+    let made = Command::new("unshare").args(namespaces).arg("true").stderr(Stdio::null()).status();
+    let can = made.is_ok_and(|status| status.success());
+    if !can {
+        skip(test, "it makes a pid namespace");
+    }
+    can
 }
 
 /// As `nohup` starts it.

@@ -155,6 +155,21 @@ impl Watching {
             }
         }
     }
+
+    /// Until it was not woken for a while.
+    fn sleeps_for_good(&self) {
+        let switches = || -> u64 {
+            let stat = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+            let line = stat.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
+            line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        let mut before = switches();
+        wait_until("it sleeps for good", || {
+            // Longer than it sleeps where it looks of itself.
+            thread::sleep(Duration::from_millis(1500));
+            std::mem::replace(&mut before, switches()) == before
+        });
+    }
 }
 
 impl Drop for Watching {
@@ -202,19 +217,19 @@ fn watching_costs_nothing_while_nothing_happens() {
     host.answers(&format!("allocate 1 --owner {}", owner.pid()), "0\n");
     let mut watching = Watching::start(&host);
     watching.next(&[]);
-    let stat = || std::fs::read_to_string(format!("/proc/{}/status", watching.child.id())).unwrap();
-    let switches = |stat: String| -> u64 {
-        let line = stat.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap().to_owned();
-        line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
-    };
-    // Until it sleeps for good: twice the same.
-    let mut before = switches(stat());
-    loop {
-        thread::sleep(Duration::from_millis(300));
-        let now = switches(stat());
-        if now == before {
-            break;
-        }
-        before = now;
-    }
+    watching.sleeps_for_good();
+}
+
+/// That it has ended is heard once, though its parent does not take note of it.
+#[test]
+fn a_zombie_is_no_event() {
+    let mut owner = Command::new("sleep").arg("1000").spawn().unwrap();
+    let host = Sandbox::with_gpus(2);
+    host.answers(&format!("allocate 1 --owner {}", owner.id()), "0\n");
+    let mut watching = Watching::start(&host);
+    let held = watching.next(&[]);
+    owner.kill().unwrap();
+    assert_eq!(watching.next(&held), ["stale", "free"]);
+    watching.sleeps_for_good();
+    owner.wait().unwrap();
 }
