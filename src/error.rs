@@ -69,6 +69,13 @@ pub(crate) enum Error {
         #[source]
         source: io::Error,
     },
+    /// The command of `exec` cannot be run as the user that `--user` names.
+    #[error("cannot become user {user}")]
+    Become {
+        user: String,
+        #[source]
+        source: io::Error,
+    },
     /// The answer could not be printed, so nothing stays recorded.
     #[error("cannot write the answer to standard output")]
     Output(#[source] io::Error),
@@ -96,7 +103,7 @@ impl Error {
             Error::Isolation(_) | Error::HalfIsolated(_) => Exit::Isolation,
             Error::Refused(_) => Exit::Refused,
             Error::Run { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NoCommand,
-            Error::Run { .. } => Exit::CannotRun,
+            Error::Run { .. } | Error::Become { .. } => Exit::CannotRun,
             Error::Malformed { .. }
             | Error::Configuration { .. }
             | Error::File { .. }
@@ -125,17 +132,35 @@ impl Error {
     fn cure(&self) -> Option<&'static str> {
         use io::ErrorKind::{NotFound, PermissionDenied};
         match self {
-            Error::Io { source, .. } if source.kind() == PermissionDenied => {
-                Some("run gpu-coord as a user who may do that")
-            }
+            Error::Io { source, .. } => cure_of_host(source),
             Error::Run { source, .. } if source.kind() == PermissionDenied => {
                 Some("name a file that may be executed")
             }
             Error::Run { source, .. } if source.kind() == NotFound => Some(
                 "name what is there, by a path or in PATH; of a script its interpreter has to be there, too",
             ),
+            Error::Become { .. } => Some(
+                "in a container, root becomes only users that its user namespace has, and needs CAP_SETUID and CAP_SETGID",
+            ),
             _ => None,
         }
+    }
+}
+
+/// What to do about what the kernel refuses on any file.
+fn cure_of_host(source: &io::Error) -> Option<&'static str> {
+    use io::ErrorKind::{FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match source.kind() {
+        PermissionDenied => Some("run gpu-coord as a user who may do that"),
+        StorageFull => Some("make room on its file system"),
+        QuotaExceeded => Some("have the quota of its file system raised"),
+        ReadOnlyFilesystem => Some("mount its file system for writing, or name a file on another"),
+        FileTooLarge => Some("raise the limit of the size of files (ulimit -f)"),
+        _ => match source.raw_os_error() {
+            Some(libc::EMFILE) => Some("raise the limit of open files (ulimit -n)"),
+            Some(libc::ENFILE) => Some("the whole host has as many files open as it can (fs.file-max)"),
+            _ => None,
+        },
     }
 }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use super::handover::{Given, Handover};
 use super::{Context, runtime};
@@ -13,9 +14,13 @@ use crate::cli::{self, Exec, GRANT, RequestOptions};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::host::account::{Account, Entry};
+use crate::host::deadline::Deadline;
 use crate::host::execute;
 use crate::inventory::Source;
 use crate::notes::Notes;
+
+/// For the warnings, which cannot be said later.
+const SAYS_WITHIN: Duration = Duration::from_millis(100);
 
 /// What this process is about to become.
 pub(super) struct Becoming<'a> {
@@ -90,7 +95,9 @@ impl<'a> Becoming<'a> {
     /// Returns only if it fails.
     pub(super) fn become_it(&self, notes: &Notes) -> Result<Infallible, Error> {
         let common = &self.options.request.common;
-        cli::report(&Ok(Exit::Success), notes, common.verbose, self.context.deadline);
+        // Others wait for the lock, and whoever does not read this is not to keep them.
+        let patience = self.context.deadline.left().min(SAYS_WITHIN);
+        cli::report(&Ok(Exit::Success), notes, common.verbose, Deadline::after(patience));
         let cannot = |source: io::Error| Error::Run { path: self.path.clone(), source };
         let mut command = Command::new(&self.path);
         command.arg0(&self.options.command[0]).args(&self.options.command[1..]);
@@ -106,7 +113,8 @@ impl<'a> Becoming<'a> {
                 let Entry { name, home, shell } = entry;
                 [("USER", name), ("LOGNAME", name), ("HOME", home), ("SHELL", shell)]
             }));
-            execute::drop_rights(account).map_err(cannot)?;
+            let user = self.options.user.clone().unwrap_or_default();
+            execute::drop_rights(account).map_err(|source| Error::Become { user, source })?;
         }
         Err(cannot(execute::exec(&mut command)))
     }

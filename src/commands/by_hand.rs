@@ -1,12 +1,15 @@
 //! What an operator does to units by hand: which of them are meant, and the record of them.
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
 use super::Context;
 use super::judged::Judged;
 use crate::assignment::{Drained, Record};
 use crate::cli::ByHand;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
-use crate::device::{Inventory, Relation, Unit};
+use crate::device::{Identity, Inventory, PciAddress, Relation, Unit};
 use crate::error::Error;
 use crate::notes::Notes;
 use crate::policy::{self, Occupancy, Place};
@@ -43,7 +46,8 @@ impl<'a> Hand<'a> {
 
     /// These units, and what the record says of each.
     pub(super) fn places<'o>(&self, occupancy: &'o Occupancy<'_>) -> Vec<&'o Place<'o>> {
-        occupancy.places.iter().filter(|place| self.units.contains(&place.unit)).collect()
+        let units: HashSet<&Unit> = self.units.iter().collect();
+        occupancy.places.iter().filter(|place| units.contains(&place.unit)).collect()
     }
 
     /// A device is drained with all its shares.
@@ -53,17 +57,21 @@ impl<'a> Hand<'a> {
         units
     }
 
-    /// Positions of what is drained of these units.
+    /// Positions of what is drained of these units. Not every line is compared with every unit: there may be many of
+    /// both.
     pub(super) fn drained(&self, record: &Record) -> Vec<usize> {
-        let is_meant = |drained: &Drained| {
-            self.units.iter().any(|unit| {
-                let device = &self.inventory.devices[unit.device];
-                match self.inventory.identity(unit).relation(&drained.identity) {
-                    Relation::Same => true,
-                    Relation::Different => false,
-                    Relation::Unknown => device.index == drained.index,
-                }
-            })
+        let index = |unit: &Unit| self.inventory.devices[unit.device].index;
+        let units: Vec<(u32, Cow<'_, Identity>)> =
+            self.units.iter().map(|unit| (index(unit), self.inventory.identity(unit))).collect();
+        let names: HashSet<Name<'_>> = units.iter().flat_map(|(_, identity)| names_of(identity)).collect();
+        let mut by_index: HashMap<u32, Vec<&Identity>> = HashMap::new();
+        for (index, identity) in &units {
+            by_index.entry(*index).or_default().push(identity);
+        }
+        let is_meant = |Drained { index, identity, .. }: &Drained| {
+            let mut of_index = by_index.get(index).into_iter().flatten();
+            names_of(identity).any(|name| names.contains(&name))
+                || of_index.any(|unit| unit.relation(identity) == Relation::Unknown)
         };
         (0..record.drained.len()).filter(|at| is_meant(&record.drained[*at])).collect()
     }
@@ -78,4 +86,17 @@ impl<'a> Hand<'a> {
         ledger.commit(&self.context.host, &Change { stale, settled, gone, ..change })?;
         Ok(())
     }
+}
+
+/// One name of a device or an instance.
+#[derive(PartialEq, Eq, Hash)]
+enum Name<'a> {
+    Uuid(&'a str),
+    Pci(PciAddress),
+    Id(&'a str),
+}
+
+fn names_of(Identity { uuid, pci, id }: &Identity) -> impl Iterator<Item = Name<'_>> {
+    let uuid = uuid.as_deref().map(Name::Uuid);
+    uuid.into_iter().chain(pci.map(Name::Pci)).chain(id.as_deref().map(Name::Id))
 }

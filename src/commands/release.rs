@@ -15,6 +15,7 @@ use crate::notes::Notes;
 use crate::policy::{self, Place};
 
 pub(super) fn run(context: &Context<'_>, options: &ByHand, notes: &mut Notes) -> Result<(), Error> {
+    context.stdout.ready(context.deadline)?;
     let hand = Hand::of(context, options, notes)?;
     let _guard = context.guard(&options.file.coordination_file);
     let Some(ledger) = hand.ledger(notes)? else {
@@ -96,7 +97,8 @@ fn check_groups(
 /// Fails if there is a device of which everything that is meant belongs to the living.
 fn check_living(record: &Record, living: &BTreeSet<usize>, freed: &BTreeSet<usize>) -> Result<(), Error> {
     let index = |position: &usize| record.assignments[*position].index;
-    let is_kept_whole = |position: &&usize| freed.iter().all(|freed| index(freed) != index(position));
+    let freed: BTreeSet<u32> = freed.iter().map(index).collect();
+    let is_kept_whole = |position: &&usize| !freed.contains(&index(position));
     let Some(position) = living.iter().find(is_kept_whole) else { return Ok(()) };
     let Assignment { index, owner, .. } = &record.assignments[*position];
     let pid = owner.pid;

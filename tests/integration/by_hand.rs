@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::running::{End, Running, answer};
-use crate::sandbox::{Process, Sandbox};
+use crate::sandbox::{Process, Sandbox, dead_pid};
 use crate::strace;
 
 #[test]
@@ -109,6 +109,30 @@ fn release_frees_what_nobody_can_judge_and_nothing_of_the_living() {
     host.refuses("release 2 --force", 6, &withheld);
 }
 
+/// To compare each line with every unit would take minutes, and the sandbox waits one.
+#[test]
+fn fifty_thousand_drained_units_are_let_go_of() {
+    const UNITS: u32 = 50_000;
+    let line = |at: u32| format!("! {at}\tv=1;uuid=GPU-00000000-0000-4000-8000-{at:012x};reason=x\n");
+    let host = Sandbox::with_gpus(UNITS).recorded((0..UNITS).map(line).collect::<String>());
+    host.answers(&format!("undrain 0-{} --deadline 60", UNITS - 1), "");
+    assert!(!host.text().contains("\n!") && host.text().starts_with('#'));
+}
+
+/// Nothing is done that could not be told.
+#[test]
+fn nothing_is_released_if_it_cannot_be_said() {
+    let host = Sandbox::with_gpus(1).recorded(format!("0 {}\n", dead_pid()));
+    let before = host.text();
+    let mut command = Command::new("sh");
+    let program = host.program("release 0 --force");
+    command.args(["-c", "exec \"$0\" \"$@\" >&-"]).arg(program.get_program()).args(program.get_args());
+    command.current_dir(host.path());
+    let problem = "gpu-coord: cannot write the answer to standard output: Bad file descriptor (os error 9)\n";
+    assert_eq!(Running::start(command).end(), (End::Exit(4), String::new(), problem.to_owned()));
+    assert_eq!(host.text(), before);
+}
+
 /// A full disk cannot be told of what is drained, and says so; what was drained is let go of all the same.
 #[test]
 fn a_drain_that_finds_no_room_is_no_drain() {
@@ -120,7 +144,7 @@ fn a_drain_that_finds_no_room_is_no_drain() {
         command.current_dir(host.path());
         Running::start(command).end()
     };
-    let problem = "gpu-coord: cannot grow coordination: File too large (os error 27)\n".to_owned();
+    let problem = "gpu-coord: cannot grow coordination: File too large (os error 27); raise the limit of the size of files (ulimit -f)\n".to_owned();
     let refused = (End::Exit(4), String::new(), problem);
     assert_eq!(within("drain 0 --reason broken", 0), refused);
     assert_eq!(host.text(), "");

@@ -94,7 +94,9 @@ impl Disk {
 }
 
 const PAGE: usize = 4096;
-const FULL: &str = "No space left on device (os error 28)";
+const READ_ONLY: &str =
+    "Read-only file system (os error 30); mount its file system for writing, or name a file on another";
+const FULL: &str = "No space left on device (os error 28); make room on its file system";
 
 #[test]
 fn on_a_full_disk_nothing_is_granted_and_the_record_stays() {
@@ -180,7 +182,7 @@ fn a_read_only_disk_is_said_and_read() {
     disk.shell.say("");
     assert_eq!(disk.shell.line(), "mounted");
     for line in &lines {
-        disk.refuses(line, "cannot open coordination: Read-only file system (os error 30)");
+        disk.refuses(line, &format!("cannot open coordination: {READ_ONLY}"));
     }
     assert_eq!(disk.run("status"), status);
 }
@@ -191,7 +193,7 @@ fn a_read_only_disk_without_a_file() {
     let Some(disk) = Disk::mounted(script, "a_read_only_disk_without_a_file") else { return };
     let owner = Process::start();
     let line = format!("allocate 1 --owner {}", owner.pid());
-    disk.refuses(&line, "cannot make coordination: Read-only file system (os error 30)");
+    disk.refuses(&line, &format!("cannot make coordination: {READ_ONLY}"));
     disk.answers(&format!("deallocateAll --owner {}", owner.pid()), "");
     assert_eq!(disk.run("status").0, End::Exit(0));
 }

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{Write, pipe};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
 use crate::record::held_in;
 use crate::running::{End, Running, answer, wait_until};
-use crate::sandbox::{PROGRAM, Process, Sandbox, is_root, may_mount};
+use crate::sandbox::{PROGRAM, Process, Sandbox, is_root, may_mount, skip};
 use crate::strict::is_refused_if_strict;
 use crate::tree::{Tree, write_script};
 
@@ -152,6 +154,40 @@ fn what_the_kernel_does_not_run_leaves_nothing_recorded() {
         assert_eq!(&host.text()[..before.len()], before);
     }
     host.answers(&format!("allocate 1 --owner {}", holder.pid()), "1\n");
+}
+
+/// In a user namespace that has root alone.
+#[test]
+fn who_cannot_be_become_is_given_nothing() {
+    let namespace = ["--user", "--map-root-user"];
+    let made = Command::new("unshare").args(namespace).arg("true").stderr(Stdio::null()).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return skip("who_cannot_be_become_is_given_nothing", "it makes a user namespace");
+    }
+    let host = Sandbox::with_gpus(1);
+    let program = exec(&host, "1 --user 1000:1000", &["true"]);
+    let mut command = Command::new("unshare");
+    command.args(namespace).arg(program.get_program()).args(program.get_args()).current_dir(host.path());
+    let problem = "cannot become user 1000:1000: Operation not permitted (os error 1); in a container, root becomes only \
+                   users that its user namespace has, and needs CAP_SETUID and CAP_SETGID";
+    refuses(command, 126, problem);
+    assert_eq!(host.holders(), []);
+}
+
+/// Others would wait for the lock as long.
+#[test]
+fn a_warning_that_nobody_reads_is_not_waited_for() {
+    let host = Sandbox::with_gpus(1);
+    let (_reader, mut writer) = pipe().unwrap();
+    let size = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).unwrap();
+    writer.write_all(&vec![b'x'; usize::try_from(size).unwrap()]).unwrap();
+    let mut command = exec(&host, "1 --vendor nvidia --deadline 600", &["sleep", "1000"]);
+    let mut child = command.stderr(writer).spawn().unwrap();
+    let comm = format!("/proc/{}/comm", child.id());
+    wait_until("it sleeps", || fs::read_to_string(&comm).unwrap() == "sleep\n");
+    assert_eq!(host.holders(), [(0, child.id())]);
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -123,7 +123,13 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_death() {
     };
     let line = format!("allocate 2 --owner {}", owner.pid());
     let grown = Running::start(limited(before.len(), &line));
-    assert_eq!(grown.end(), refused(4, "cannot grow coordination: File too large (os error 27)"));
+    assert_eq!(
+        grown.end(),
+        refused(
+            4,
+            "cannot grow coordination: File too large (os error 27); raise the limit of the size of files (ulimit -f)"
+        )
+    );
     assert_eq!(host.text(), before);
 
     let answer = host.path().join("answer");
@@ -173,7 +179,9 @@ fn a_write_that_fails_leaves_nothing_recorded() {
         let (host, other, owner) = with_one_held();
         let line = format!("allocate 2 --owner {}", owner.pid());
         let command = strace::inject(&host.program(&line), name, "error=ENOSPC", nth);
-        let problem = format!("cannot {action} coordination: No space left on device (os error 28)");
+        let problem = format!(
+            "cannot {action} coordination: No space left on device (os error 28); make room on its file system"
+        );
         assert_eq!(Running::start(command).end(), refused(4, &problem), "{at}");
         let held = held_in(&host.file());
         assert_sound(&held);

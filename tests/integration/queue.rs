@@ -408,7 +408,7 @@ fn who_finds_no_room_for_its_line_does_not_wait() {
     let mut command = Command::new("prlimit");
     command.arg(format!("--fsize={}", before.len())).arg(program.get_program()).args(program.get_args());
     command.current_dir(host.path());
-    let problem = "gpu-coord: cannot grow coordination: File too large (os error 27)\n";
+    let problem = "gpu-coord: cannot grow coordination: File too large (os error 27); raise the limit of the size of files (ulimit -f)\n";
     assert_eq!(Running::start(command).end(), (End::Exit(4), String::new(), problem.to_owned()));
     assert_eq!(host.text(), before);
 }
