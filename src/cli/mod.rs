@@ -31,7 +31,7 @@ pub(crate) use options::{
 };
 pub(crate) use output::{Stdout, Terminal};
 pub(crate) use parse::{Task, refusal};
-pub(crate) use report::{report, tell};
+pub(crate) use report::{is_told, report, tell};
 pub(crate) use values::Wait;
 pub(crate) use variables::GRANT;
 

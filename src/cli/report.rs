@@ -33,6 +33,11 @@ pub(crate) fn report(
     outcome.as_ref().map_or_else(Error::exit, |exit| *exit)
 }
 
+/// Whether somebody sits before a terminal, to be told what is waited for.
+pub(crate) fn is_told() -> bool {
+    std::io::stderr().is_terminal()
+}
+
 /// Says at once what is waited for, to whoever sits before a terminal.
 pub(crate) fn tell(message: &str) {
     let stderr = std::io::stderr();

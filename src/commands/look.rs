@@ -22,18 +22,19 @@ pub(super) struct Look {
     pub(super) is_all_watched: bool,
     /// Living owners of what it could be given.
     holders: BTreeSet<u32>,
-    /// How many go before it.
+    /// How many go before it; one stands for all, if nobody is told.
     before: usize,
 }
 
 impl Look {
-    /// What cannot be read is left to a try, which says why.
+    /// What cannot be read is left to a try, which says why. `is_told`: somebody reads for how many it waits.
     pub(super) fn at(
         context: &Context<'_>,
         options: &RequestOptions,
         owner: &Owner,
         offer: &Offer,
         watch: &mut Watch,
+        is_told: bool,
     ) -> Look {
         let (host, path) = (&context.host, &options.file.coordination_file);
         let _guard = context.guard(path);
@@ -41,25 +42,32 @@ impl Look {
         let Ok(Some(Snapshot { record, facts, .. })) = Snapshot::glance(host, path) else {
             return Look { may_try: true, ..Look::default() };
         };
-        // Watched before they are judged, so that nobody ends unseen in between.
-        watch.processes(&pids(host, owners(&record)));
         let occupancy = policy::occupancy(&offer.inventory, &record);
         let judged = Judged::new(host, &record, facts, Some(&occupancy));
         let standing = |position: usize| judged.standing(position);
         let inventory = &offer.inventory;
         let holdings = Holdings { inventory, record: &record, occupancy: &occupancy, standing: &standing };
         let liveness = judged.liveness();
-        let before = Waiters { host, holdings, liveness, units: &offer.units }.before(owner).len();
+        let waiters = Waiters { host, holdings, liveness, units: &offer.units };
         // If the file was removed, another try takes a new place.
         let is_in = turn::of(&record, owner).next().is_some();
-        let is_all_seen = owners(&record).all(|owner| is_from_here(host, owner));
-        let is_all_watched = watch.processes(&pids(host, living(&holdings, &judged)));
+        // Each is watched before it is judged, so that nobody ends unseen in between.
+        let mut is_watched = false;
+        let last = waiters.last_before(owner, |waiter| is_watched = heed(host, watch, [&waiter.owner]));
+        if last.is_some() {
+            let before = if is_told { waiters.before(owner).len() } else { 1 };
+            let Held { holders, .. } = Held::of(&offer.units, &holdings);
+            return Look { may_try: !is_in, is_all_watched: is_file_watched && is_watched, holders, before };
+        }
+        heed(host, watch, owners(&record));
+        let is_all_watched =
+            heed(host, watch, living(&holdings, &judged)) && is_all_known(&holdings, &judged);
         let Held { free, holders } = Held::of(&offer.units, &holdings);
         Look {
-            may_try: !is_in || (before == 0 && free as u128 >= options.amount),
-            is_all_watched: is_file_watched && is_all_seen && is_all_watched,
+            may_try: !is_in || free as u128 >= options.amount,
+            is_all_watched: is_file_watched && is_all_watched,
             holders,
-            before,
+            before: 0,
         }
     }
 
@@ -106,12 +114,31 @@ fn owners(record: &Record) -> impl Iterator<Item = &Owner> {
     holders.chain(record.waiters.iter().map(|waiter| &waiter.owner))
 }
 
-/// Those of them that live, or may.
-fn living<'r>(holdings: &Holdings<'r>, judged: &Judged<'_>) -> impl Iterator<Item = &'r Owner> {
+/// What is known of each of them.
+fn standings<'r>(
+    holdings: &Holdings<'r>,
+    judged: &Judged<'_>,
+) -> impl Iterator<Item = (&'r Owner, Standing)> {
     let Record { assignments, waiters, .. } = holdings.record;
-    let holders = assignments.iter().enumerate().filter(|(position, _)| !holdings.is_dead(*position));
-    let waiters = waiters.iter().filter(|waiter| judged.liveness().of_waiter(waiter) != Standing::Dead);
-    holders.map(|(_, line)| &line.owner).chain(waiters.map(|waiter| &waiter.owner))
+    let holders = assignments.iter().enumerate().map(|(at, line)| (&line.owner, (holdings.standing)(at)));
+    holders.chain(waiters.iter().map(|waiter| (&waiter.owner, judged.liveness().of_waiter(waiter))))
+}
+
+fn living<'r>(holdings: &Holdings<'r>, judged: &Judged<'_>) -> impl Iterator<Item = &'r Owner> {
+    let living = standings(holdings, judged).filter(|(_, standing)| *standing == Standing::Alive);
+    living.map(|(owner, _)| owner)
+}
+
+/// Of whom it is not known whether it lives, the end would be heard again and again once it is a zombie.
+fn is_all_known(holdings: &Holdings<'_>, judged: &Judged<'_>) -> bool {
+    !standings(holdings, judged).any(|(_, standing)| matches!(standing, Standing::Doubtful(_)))
+}
+
+/// From now on their ends are events, and no others'. `false`: not of all of them.
+fn heed<'o>(host: &Host, watch: &mut Watch, owners: impl IntoIterator<Item = &'o Owner>) -> bool {
+    let owners: Vec<&Owner> = owners.into_iter().collect();
+    let is_all_here = owners.iter().all(|owner| is_from_here(host, owner));
+    watch.processes(&pids(host, owners.into_iter())) && is_all_here
 }
 
 pub(super) fn is_from_here(host: &Host, owner: &Owner) -> bool {

@@ -56,17 +56,37 @@ pub(super) fn waiter(owner: &Owner, amount: u128, units: &[Unit], inventory: &In
 impl Waiters<'_> {
     /// Who goes before `owner`.
     pub(super) fn before(&self, owner: &Owner) -> Vec<&Waiter> {
-        let Holdings { record, occupancy, .. } = self.holdings;
-        if record.waiters.is_empty() {
+        let earlier = turn::earlier(self.holdings.record, owner);
+        if earlier.is_empty() {
             return Vec::new();
         }
-        let own = ranks(occupancy, self.units);
+        let goes_first = self.goes_first();
+        earlier.into_iter().filter(|waiter| goes_first(waiter)).collect()
+    }
+
+    /// The last of them: as long as it waits it is nobody's turn behind it. `look` is told of everyone before it is
+    /// looked at, so that not all of a long queue are.
+    pub(super) fn last_before(&self, owner: &Owner, mut look: impl FnMut(&Waiter)) -> Option<&Waiter> {
+        let earlier = turn::earlier(self.holdings.record, owner);
+        if earlier.is_empty() {
+            return None;
+        }
+        let goes_first = self.goes_first();
+        earlier.into_iter().rev().find(|waiter| {
+            look(waiter);
+            goes_first(waiter)
+        })
+    }
+
+    /// Whether a waiter would take some of our units if it could.
+    fn goes_first(&self) -> impl Fn(&Waiter) -> bool {
+        let own = ranks(self.holdings.occupancy, self.units);
         let hopes = self.hopes();
-        turn::before(record, owner, |waiter| {
+        move |waiter| {
             let wants_ours = own.iter().any(|rank| turn::takes(waiter, *rank));
             let hopes = hopes.iter().filter(|rank| turn::takes(waiter, **rank)).count() as u64;
             wants_ours && waiter.amount <= hopes && self.waits(waiter)
-        })
+        }
     }
 
     /// The ranks of what somebody can be given some day. What is sick or drained keeps nobody waiting.

@@ -36,8 +36,9 @@ pub(super) fn run(
     notes: &mut Notes,
 ) -> Result<(), Error> {
     let (queue, watch, since) = (Queue::new(), Watch::new(), Instant::now());
+    let (pause, is_told) = (PAUSES.0, cli::is_told());
     let mut waiting =
-        Waiting { context, options, owner, patience, since, queue, watch, pause: PAUSES.0, said: None };
+        Waiting { context, options, owner, patience, since, queue, watch, pause, is_told, said: None };
     let outcome = waiting.run(notes);
     let common = &options.request.common;
     let leaving = context.again(common, common.deadline.min(LEAVES_WITHIN));
@@ -58,6 +59,8 @@ struct Waiting<'a> {
     queue: Queue,
     watch: Watch,
     pause: Duration,
+    /// Whether it says for whom it waits.
+    is_told: bool,
     /// What was said last on a terminal.
     said: Option<String>,
 }
@@ -92,7 +95,8 @@ impl Waiting<'_> {
         loop {
             let request = &self.options.request;
             let context = self.context.again(&request.common, request.common.deadline);
-            let mut look = |offer| Look::at(&context, request, self.owner, offer, &mut self.watch);
+            let mut look =
+                |offer| Look::at(&context, request, self.owner, offer, &mut self.watch, self.is_told);
             let look = offer.map_or_else(Look::default, &mut look);
             if look.may_try && was_woken {
                 return Ok(());
@@ -117,6 +121,9 @@ impl Waiting<'_> {
 
     /// On a terminal, for whom it waits; once for each change.
     fn say(&mut self, look: &Look, host: &Host) {
+        if !self.is_told {
+            return;
+        }
         let text = look.text(host, self.options.request.amount);
         if self.said.as_ref() != Some(&text) {
             cli::tell(&text);

@@ -5,21 +5,13 @@
 
 use crate::assignment::{Owner, Record, Waiter};
 
-/// Those that go before `owner`, or would if it waited, in their order. `waits`: whether a waiter would take some of
-/// its units if it could.
-pub(crate) fn before<'a>(
-    record: &'a Record,
-    owner: &Owner,
-    waits: impl Fn(&Waiter) -> bool,
-) -> Vec<&'a Waiter> {
+/// Those that came before `owner`, or would if it waited, in their order, whether or not they still wait.
+pub(crate) fn earlier<'a>(record: &'a Record, owner: &Owner) -> Vec<&'a Waiter> {
     let own = of(record, owner).map(|at| place(&record.waiters[at])).min();
-    let is_before = |waiter: &&Waiter| {
-        let is_earlier = own.is_none_or(|own| place(waiter) < own);
-        !waiter.owner.is(owner) && is_earlier && waits(waiter)
-    };
-    let mut before: Vec<&Waiter> = record.waiters.iter().filter(is_before).collect();
-    before.sort_by_key(|waiter| place(waiter));
-    before
+    let is_earlier = |waiter: &&Waiter| !waiter.owner.is(owner) && own.is_none_or(|own| place(waiter) < own);
+    let mut earlier: Vec<&Waiter> = record.waiters.iter().filter(is_earlier).collect();
+    earlier.sort_by_key(|waiter| place(waiter));
+    earlier
 }
 
 /// Positions of the lines that say that `owner` waits.
@@ -85,13 +77,11 @@ mod tests {
             ("by ticket and not by line", &[(1, 1, 7), (9, 1, 5), (2, 1, 3)],   vec![2]),
             ("the first",                 &[(9, 1, 3), (2, 1, 7)],              vec![]),
             ("whatever it wants",         &[(1, 4, 1), (9, 1, 2)],              vec![1]),
-            ("stopped or ended",          &[(101, 1, 1), (1, 1, 2), (9, 1, 3)], vec![1]),
             ("one ticket twice",          &[(1, 1, u64::MAX), (9, 1, u64::MAX), (10, 1, u64::MAX)], vec![1]),
             ("two lines of one",          &[(9, 1, 2), (1, 1, 4), (9, 1, 6)],   vec![]),
         ] {
             let record = record(waiters);
-            let found = before(&record, &owner(9), |waiter| waiter.owner.pid < 100);
-            let found: Vec<u32> = found.iter().map(|waiter| waiter.owner.pid).collect();
+            let found: Vec<u32> = earlier(&record, &owner(9)).iter().map(|waiter| waiter.owner.pid).collect();
             assert_eq!(found, pids, "{case}");
         }
     }
@@ -105,7 +95,7 @@ mod tests {
         };
         let record = Record { waiters: vec![twin(1), twin(2)], ..Record::default() };
         for waiter in &record.waiters {
-            assert_eq!(before(&record, &waiter.owner, |_| true), Vec::<&Waiter>::new());
+            assert_eq!(earlier(&record, &waiter.owner), Vec::<&Waiter>::new());
         }
     }
 

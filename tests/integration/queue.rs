@@ -350,6 +350,34 @@ fn whoever_asks_for_what_is_not_there_keeps_nobody_waiting() {
     assert!(!passes_over("amount=1;ticket=18446744073709551615"));
 }
 
+/// A queue of a hundred would else be looked through by each of them, whenever something changes.
+#[test]
+fn in_a_long_queue_each_waits_for_the_one_before_it() {
+    let (host, holder) = held(1);
+    let mut others: Vec<Process> = (0..8).map(|_| Process::start()).collect();
+    let line = |at: usize, other: &Process| {
+        line_of(other.pid(), start_of(other.pid()), &format!("amount=1;ticket={}", at + 1))
+    };
+    let lines: String = others.iter().enumerate().map(|(at, other)| line(at, other)).collect();
+    fs::write(host.file(), host.text() + &lines).unwrap();
+    let mut running = waiting(&host, "1 --wait");
+    while let Some(last) = others.pop() {
+        wait_until("it waits for the last", || watched(&running) == [last.pid()] && is_asleep(&running));
+        last.kill();
+    }
+    wait_until("it is the first", || watched(&running) == [holder.pid()]);
+    holder.kill();
+    has_its_units(&host, &mut running, &[0]);
+}
+
+/// The processes whose ends it waits for.
+fn watched(running: &Running) -> Vec<u32> {
+    let directory = format!("/proc/{}/fdinfo", running.pid());
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let pid = |text: String| text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
+    entries.filter_map(|entry| pid(fs::read_to_string(entry.path()).ok()?)).collect()
+}
+
 /// What is drained is not there for now.
 #[test]
 fn whoever_asks_for_what_is_drained_keeps_nobody_waiting() {
