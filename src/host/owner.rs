@@ -19,6 +19,9 @@ pub(crate) struct Service {
     invocation: Option<String>,
 }
 
+/// The service manager: also that of a user, or of a container, which adopt what their processes leave.
+const MANAGER: &str = "systemd";
+
 /// The form of the command that looks for an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -152,6 +155,9 @@ fn parent(host: &Host) -> Result<Process, Error> {
         "the process that started gpu-coord has exited (pid 1 has adopted gpu-coord)".to_owned()
     } else {
         match host.watched_process(pid)?.filter(|process| !process.is_dead()) {
+            Some(process) if process.name == MANAGER => format!(
+                "the parent process, pid {pid}, is systemd, which has started gpu-coord or adopted it, and holds nothing"
+            ),
             Some(process) => return Ok(process),
             None => format!("the parent process, pid {pid}, has exited"),
         }
@@ -273,10 +279,13 @@ mod tests {
             ("exited",                 below(4711, Tree::new()),          "pid 4711, has exited"),
             ("exited, a zombie",       below(7, Tree::new().process(7, "java", 'Z', 1, 1, 5)), "pid 7, has exited"),
             ("of another host",        Tree::new(),                       "--owner"),
+            ("adopted by a user's systemd", below(7, Tree::new().process(7, "systemd", 'S', 1, 1, 5)), "pid 7, is systemd, which has started gpu-coord or adopted it"),
+            ("adopted by a container's systemd", below(1, container(Tree::new())), "pid 1, is systemd"),
         ] {
             assert_fails(case, found(&tree, Form::Allocate, None).0, Exit::Host, words);
         }
-        assert_pid("pid 1 of a container", &found(&below(1, container(Tree::new())), Form::Allocate, None).0, 1);
+        let jvm = container(Tree::new().process(1, "java", 'S', 0, 40, 2));
+        assert_pid("pid 1 of a container", &found(&below(1, jvm), Form::Allocate, None).0, 1);
     }
 
     #[test]

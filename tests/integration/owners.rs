@@ -472,6 +472,19 @@ fn a_boot_id_that_is_not_the_kernels_is_not_recorded() {
     stage.assert_owner(owner.pid(), "alive");
 }
 
+/// That of a user adopts what a session leaves behind, and lives on for days.
+#[test]
+fn a_process_that_systemd_has_adopted_has_no_owner() {
+    let stage = Stage::with_gpus(1);
+    let manager = stage.sandbox.path().join("systemd");
+    fs::copy("/bin/sh", &manager).unwrap();
+    for line in ["1 --enable-coordination-mode", "allocate 1", "deallocateAll"] {
+        let script = format!("./systemd -c 'gpu-coord {line}; exit $?'");
+        stage.refuses("env", &script, 4, ", is systemd, which has started gpu-coord or adopted it, and holds nothing; name the process that is to hold the units with --owner PID");
+    }
+    assert!(!stage.sandbox.file().exists());
+}
+
 /// What systemd starts, in the environment that it gives.
 fn started_by_systemd(variables: &str, line: &str) -> String {
     format!(
