@@ -1,19 +1,27 @@
 //! What an operator does to units by hand: which of them are meant, and the record of them.
 
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use super::Context;
 use super::judged::Judged;
-use crate::assignment::{Drained, Record};
+use crate::assignment::Record;
 use crate::cli::ByHand;
 use crate::coordination::ledger::Ledger;
 use crate::coordination::plan::Change;
-use crate::device::{Identity, Inventory, PciAddress, Relation, Unit};
+use crate::device::{Inventory, Unit};
 use crate::error::Error;
 use crate::notes::Notes;
 use crate::policy::{self, Occupancy, Place};
 use crate::selection::Selection;
+
+/// What is drained of some units.
+#[derive(Default)]
+pub(super) struct DrainedHere {
+    /// Positions of what keeps these units and no others.
+    pub(super) alone: Vec<usize>,
+    /// The devices of what keeps some of them together with others.
+    pub(super) with_others: BTreeSet<u32>,
+}
 
 /// What is meant.
 pub(super) struct Hand<'a> {
@@ -57,23 +65,19 @@ impl<'a> Hand<'a> {
         units
     }
 
-    /// Positions of what is drained of these units. Not every line is compared with every unit: there may be many of
-    /// both.
-    pub(super) fn drained(&self, record: &Record) -> Vec<usize> {
-        let index = |unit: &Unit| self.inventory.devices[unit.device].index;
-        let units: Vec<(u32, Cow<'_, Identity>)> =
-            self.units.iter().map(|unit| (index(unit), self.inventory.identity(unit))).collect();
-        let names: HashSet<Name<'_>> = units.iter().flat_map(|(_, identity)| names_of(identity)).collect();
-        let mut by_index: HashMap<u32, Vec<&Identity>> = HashMap::new();
-        for (index, identity) in &units {
-            by_index.entry(*index).or_default().push(identity);
+    /// What is drained of these units. A device that was drained whole may have been divided since.
+    pub(super) fn drained(&self, record: &Record) -> DrainedHere {
+        let units: HashSet<&Unit> = self.units.iter().collect();
+        let mut here = DrainedHere::default();
+        for (position, kept) in policy::kept_by_drains(&self.inventory, record).enumerate() {
+            let meant = kept.iter().filter(|unit| units.contains(unit)).count();
+            if meant > 0 && meant == kept.len() {
+                here.alone.push(position);
+            } else if meant > 0 {
+                here.with_others.extend(kept.iter().map(|unit| self.inventory.devices[unit.device].index));
+            }
         }
-        let is_meant = |Drained { index, identity, .. }: &Drained| {
-            let mut of_index = by_index.get(index).into_iter().flatten();
-            names_of(identity).any(|name| names.contains(&name))
-                || of_index.any(|unit| unit.relation(identity) == Relation::Unknown)
-        };
-        (0..record.drained.len()).filter(|at| is_meant(&record.drained[*at])).collect()
+        here
     }
 
     /// Writes what is drained and undrained, and what has to go with every change.
@@ -86,17 +90,4 @@ impl<'a> Hand<'a> {
         ledger.commit(&self.context.host, &Change { stale, settled, gone, ..change })?;
         Ok(())
     }
-}
-
-/// One name of a device or an instance.
-#[derive(PartialEq, Eq, Hash)]
-enum Name<'a> {
-    Uuid(&'a str),
-    Pci(PciAddress),
-    Id(&'a str),
-}
-
-fn names_of(Identity { uuid, pci, id }: &Identity) -> impl Iterator<Item = Name<'_>> {
-    let uuid = uuid.as_deref().map(Name::Uuid);
-    uuid.into_iter().chain(pci.map(Name::Pci)).chain(id.as_deref().map(Name::Id))
 }

@@ -3,7 +3,7 @@
 use nix::unistd::getuid;
 
 use super::Context;
-use super::by_hand::Hand;
+use super::by_hand::{DrainedHere, Hand};
 use crate::assignment::Drained;
 use crate::cli::ByHand;
 use crate::coordination::ledger::Ledger;
@@ -26,7 +26,7 @@ pub(super) fn drain(
     context.check_place(path, notes)?;
     let ledger = Ledger::open(&context.host, path, None, context.deadline)?;
     // What is drained already is so for another reason from now on.
-    let undrained = hand.drained(ledger.record());
+    let undrained = hand.drained(ledger.record()).alone;
     let since = settle::now();
     let drained = |unit: &Unit| Drained {
         index: hand.inventory.devices[unit.device].index,
@@ -47,7 +47,16 @@ pub(super) fn undrain(context: &Context<'_>, options: &ByHand, notes: &mut Notes
     let hand = Hand::of(context, options, notes)?;
     let _guard = context.guard(&options.file.coordination_file);
     let ledger = hand.ledger(notes)?;
-    let undrained = ledger.as_ref().map(|ledger| hand.drained(ledger.record())).unwrap_or_default();
+    let drained = ledger.as_ref().map(|ledger| hand.drained(ledger.record())).unwrap_or_default();
+    let DrainedHere { alone: undrained, with_others } = drained;
+    if !with_others.is_empty() {
+        let devices: Vec<String> = with_others.iter().map(u32::to_string).collect();
+        let all = devices.join(",");
+        return Err(Error::Refused(format!(
+            "what is drained of these units is drained together with others of device {all}; let go of all of it \
+             with `gpu-coord undrain {all}`"
+        )));
+    }
     let Some(ledger) = ledger.filter(|_| !undrained.is_empty()) else {
         notes.warn("none of these units is drained; `gpu-coord status` shows which are");
         return Ok(());

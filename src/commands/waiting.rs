@@ -75,6 +75,13 @@ impl Waiting<'_> {
                 Err(Error::NotEnough(why)) if self.queue.is_in() => {
                     self.until_its_turn(offer.as_ref(), &why)?
                 }
+                // A lock that is kept, or a driver that is reset, for longer than a try lasts costs nobody its place.
+                Err(late @ (Error::Deadline { .. } | Error::Late { .. })) if self.queue.is_in() => {
+                    self.until_its_turn(offer.as_ref(), "").map_err(|error| match error {
+                        Error::NotEnough(_) => late,
+                        error => error,
+                    })?
+                }
                 outcome => return outcome,
             }
         }

@@ -20,7 +20,7 @@ use crate::device::{Health, Unit};
 use crate::error::Error;
 
 pub(crate) use in_use::{InUse, Processes};
-pub(crate) use occupancy::{Holdings, Occupancy, Place, State, occupancy};
+pub(crate) use occupancy::{Holdings, Occupancy, Place, State, kept_by_drains, occupancy};
 pub(crate) use quota::{Claim, check as check_quotas};
 pub(crate) use shortage::{can_ever_be_given, units};
 

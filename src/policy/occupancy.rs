@@ -123,6 +123,19 @@ pub(crate) fn occupancy<'a>(inventory: &Inventory, record: &'a Record) -> Occupa
     Occupancy { places, is_here }
 }
 
+/// The units that each line of the record's drained keeps from being granted, in the order of the lines.
+pub(crate) fn kept_by_drains<'a>(
+    inventory: &'a Inventory,
+    record: &'a Record,
+) -> impl Iterator<Item = Vec<Unit>> + 'a {
+    let names = Names::of(inventory);
+    record.drained.iter().map(move |drained| {
+        let mut kept = Vec::new();
+        names.each(drained.index, &drained.identity, |part| kept.extend(inventory.units_of(part)));
+        kept
+    })
+}
+
 /// A share of what is not divided itself: the common case, told without a look at the others.
 fn share<'p, 'a>(places: &'p mut [Place<'a>], part: Part, slot: u32) -> Option<&'p mut Place<'a>> {
     let key = |place: &Place<'_>| (place.unit.device, place.unit.instance, place.unit.slot);

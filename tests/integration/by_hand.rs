@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use crate::exec::divided;
 use crate::running::{End, Running, answer};
 use crate::sandbox::{Process, Sandbox, dead_pid};
 use crate::strace;
@@ -107,6 +108,39 @@ fn release_frees_what_nobody_can_judge_and_nothing_of_the_living() {
          delete it if no process holds the unit"
     );
     host.refuses("release 2 --force", 6, &withheld);
+}
+
+/// As an administrator drains it to divide it.
+#[test]
+fn a_card_that_was_drained_whole_and_divided_since_is_undrained_whole() {
+    let card = "! 0\tv=1;uuid=GPU-2-a;pci=0000:02:00.0;uid=0;reason=mig\n";
+    let host = divided().recorded(card);
+    let path = format!("{}:/usr/bin:/bin", host.path().join("bin").display());
+    let run = |line: &str| {
+        let mut command = host.program(line);
+        command.env("PATH", &path);
+        Running::start(command).end()
+    };
+    let others = "gpu-coord: what is drained of these units is drained together with others of device 0; let go of all of it with `gpu-coord undrain 0`\n";
+    let refused = (End::Exit(6), String::new(), others.to_owned());
+    assert_eq!(run("undrain MIG-a"), refused);
+    assert_eq!(host.text(), card);
+    assert_eq!(run("drain MIG-b --reason x"), answer(""));
+    assert_eq!(run("undrain MIG-a"), refused);
+    assert_eq!(run("undrain 0"), answer(""));
+    let owner = Process::start();
+    assert_eq!(run(&format!("allocate 1 --owner {}", owner.pid())), answer("MIG-a\n"));
+    assert!(!host.text().lines().any(|line| line.starts_with('!')), "{}", host.text());
+}
+
+/// A line that may mean any device keeps all of them, and is let go of with all of them.
+#[test]
+fn what_may_be_drained_is_undrained_with_all_that_it_may_be() {
+    let host = Sandbox::with_gpus(3).recorded("! 7\tv=1;id=unknown;reason=x\n");
+    let problem = "what is drained of these units is drained together with others of device 0,1,2; let go of all of it with `gpu-coord undrain 0,1,2`";
+    host.refuses("undrain 1", 6, problem);
+    host.answers("undrain 0,1,2", "");
+    assert!(!host.text().contains('!'), "{}", host.text());
 }
 
 /// To compare each line with every unit would take minutes, and the sandbox waits one.

@@ -388,7 +388,7 @@ fn amds_runtime_is_told_once() {
 }
 
 /// An `nvidia-smi` with a card in two instances.
-fn divided() -> Sandbox {
+pub(crate) fn divided() -> Sandbox {
     let host = Sandbox::with_source("nvidia-smi");
     let script = r#"case "$*" in
         -L) echo 'GPU 0: NVIDIA A100 (UUID: GPU-2-a)'; echo '  MIG 1g.5gb Device 0: (UUID: MIG-a)'

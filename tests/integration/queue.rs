@@ -171,6 +171,32 @@ fn who_has_waited_long_enough_gives_up() {
     assert_eq!(stderr, format!("gpu-coord: 1 unit asked for, 0 of 2 can be given: 2 {HELD}\n"));
 }
 
+/// As by a process that was stopped while it had it.
+#[test]
+fn a_lock_that_is_kept_past_the_deadline_costs_no_place() {
+    let (host, holder) = held(1);
+    let mut running = waiting(&host, "1 --wait --deadline 0.2");
+    let lock = locked(&host.file());
+    holder.kill();
+    let since = Instant::now();
+    wait_until("the deadline of a try is long past", || since.elapsed() > Duration::from_millis(1000));
+    drop(lock);
+    has_its_units(&host, &mut running, &[0]);
+}
+
+#[test]
+fn who_has_waited_long_enough_for_the_lock_says_so() {
+    let (host, holder) = held(1);
+    let running = queued(&host, exec(&host, "1 --wait=1 --deadline 0.2", &["true"]));
+    let lock = locked(&host.file());
+    holder.kill();
+    let (end, stdout, stderr) = running.end();
+    drop(lock);
+    let problem = "gpu-coord: the deadline of 0.2 s passed while waiting for the lock on coordination, which is held by pid ";
+    assert!(stderr.starts_with(problem) && stderr.lines().count() == 1, "{stderr}");
+    assert_eq!((end, stdout), (End::Exit(3), String::new()));
+}
+
 /// `--deadline` bounds a try and not the wait.
 #[test]
 fn a_wait_is_longer_than_a_deadline() {
