@@ -5,6 +5,7 @@
 
 pub(crate) mod account;
 pub(crate) mod boot;
+mod bounded;
 pub(crate) mod capability;
 pub(crate) mod child;
 pub(crate) mod deadline;
@@ -37,6 +38,7 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
+use bounded::Bounded;
 use mounts::Mounts;
 use process::Process;
 
@@ -67,6 +69,7 @@ struct Findings {
     unread: OnceLock<(PathBuf, i32)>,
     processes: RefCell<HashMap<u32, Process>>,
     command_lines: RefCell<HashMap<u32, Option<String>>>,
+    bounded: Bounded,
     /// The one process that is looked at again, and its open `stat`.
     watched: RefCell<Option<(u32, Rc<File>)>>,
 }

@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::iter;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::parent_id;
 use std::path::PathBuf;
+use std::process;
 
 use super::Host;
 use super::file;
@@ -25,12 +27,17 @@ impl Host {
     }
 
     fn read_command_line(&self, pid: u32) -> Option<String> {
-        let words = self.arguments(pid).unwrap_or_default();
-        let line = words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&b' ');
+        let path = self.proc(format!("{pid}/cmdline"));
+        // Whoever started us waits for us as well.
+        let is_asking = self.is_here() && (pid == process::id() || pid == parent_id());
+        let words = if is_asking { file::read(path).ok() } else { self.found.bounded.read(path) };
+        let words = words.unwrap_or_default();
+        let words = words.strip_suffix(b"\0").unwrap_or(&words);
+        let line: Vec<u8> = words.iter().map(|byte| if *byte == 0 { b' ' } else { *byte }).collect();
         if !line.trim_ascii().is_empty() {
             return Some(printable(line.trim_ascii()));
         }
-        // A zombie and a kernel thread have no command line.
+        // A zombie and a kernel thread have no command line, and the name is read without waiting.
         let name = file::read(self.proc(format!("{pid}/comm"))).ok()?;
         Some(printable(name.trim_ascii_end()))
     }
@@ -98,6 +105,9 @@ fn printable(text: &[u8]) -> String {
 mod tests {
     use std::path::Path;
 
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
     use super::super::fixture::{Running, Tree};
     use super::*;
 
@@ -117,6 +127,20 @@ mod tests {
         let long = Tree::new().file("proc/7/cmdline", [0x1b; 4096]).host().command_line(7).unwrap();
         assert_eq!((long.len(), long.ends_with("...")), (60, true));
         assert_eq!(Tree::new().host().command_line(7), None);
+    }
+
+    /// As of a process that changes its memory, and hangs in that.
+    #[test]
+    fn whoever_cannot_be_asked_is_called_by_its_name() {
+        let mut tree = Tree::new().file("proc/8/cmdline", b"java\0Main\0");
+        for pid in [7, 9, 10] {
+            tree = tree.file(&format!("proc/{pid}/comm"), "stuck\n");
+            mkfifo(&tree.path(&format!("proc/{pid}/cmdline")), Mode::S_IRWXU).unwrap();
+        }
+        let host = tree.host();
+        for (pid, name) in [(7, "stuck"), (8, "java Main"), (9, "stuck"), (10, "stuck")] {
+            assert_eq!(host.command_line(pid).as_deref(), Some(name), "{pid}");
+        }
     }
 
     #[test]
