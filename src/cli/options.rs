@@ -2,6 +2,8 @@
 //!
 //! An option with an optional value takes it after `=` alone (`require_equals`), since Flink splits its
 //! arguments at blanks and a bare word after an option must not change its meaning.
+//!
+//! `group(skip)`: nothing is asked of a structure as a whole, and clap would look for its group at each option.
 
 mod choice;
 mod shared;
@@ -141,6 +143,7 @@ impl Command {
 
 /// Print the first AMOUNT units, or coordinate them with --enable-coordination-mode: the form that Flink calls
 #[derive(Debug, Parser)]
+#[group(skip)]
 #[command(
     name = "gpu-coord AMOUNT",
     override_usage = "gpu-coord AMOUNT [OPTIONS]",
@@ -153,12 +156,14 @@ pub(crate) struct Discover {
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Allocate {
     #[command(flatten)]
     pub(crate) allocation: Allocation,
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Exec {
     /// Run COMMAND as this user, with no more rights than it has
     #[arg(long, value_name = "NAME[:GROUP]")]
@@ -181,6 +186,7 @@ pub(crate) struct Exec {
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct DeallocateAll {
     #[command(flatten)]
     pub(crate) file: FileOptions,
@@ -191,6 +197,7 @@ pub(crate) struct DeallocateAll {
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Reclaim {
     /// Say what would be released, and release nothing
     #[arg(long)]
@@ -207,6 +214,7 @@ pub(crate) struct Reclaim {
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Release {
     /// It is certain that no process uses the unit
     #[arg(long, required = true)]
@@ -216,6 +224,7 @@ pub(crate) struct Release {
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Drain {
     /// Why, for whoever looks at it
     #[arg(long, value_name = "TEXT", required = true, value_parser = NonEmptyStringValueParser::new())]
@@ -225,12 +234,14 @@ pub(crate) struct Drain {
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Undrain {
     #[command(flatten)]
     pub(crate) by_hand: ByHand,
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Status {
     /// Print JSON, version 1
     #[arg(long)]
@@ -252,6 +263,7 @@ pub(crate) struct Status {
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Doctor {
     /// Print JSON, version 1
     #[arg(long)]
@@ -268,6 +280,7 @@ pub(crate) struct Doctor {
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Devices {
     /// Print JSON, version 1
     #[arg(long)]
@@ -281,6 +294,7 @@ pub(crate) struct Devices {
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Check {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,

@@ -16,6 +16,7 @@ pub(crate) const DEFAULT_COORDINATION_FILE: &str = "/var/tmp/flink-gpu-coordinat
 
 /// Options that every command has.
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Common {
     /// Seconds within which the whole run ends
     #[arg(long, hide_short_help = true, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
@@ -42,6 +43,7 @@ pub(crate) struct Common {
 
 /// Where the devices are read from.
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct SourceOptions {
     /// auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
@@ -56,6 +58,7 @@ pub(crate) struct SourceOptions {
 
 /// Which of the devices are meant.
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct SelectionOptions {
     /// Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids
     #[arg(long, value_name = "LIST")]
@@ -66,6 +69,7 @@ pub(crate) struct SelectionOptions {
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct FileOptions {
     /// The record of who holds what
     #[arg(long, value_name = "PATH", default_value = DEFAULT_COORDINATION_FILE)]
@@ -73,6 +77,7 @@ pub(crate) struct FileOptions {
 }
 
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct OwnerOptions {
     /// Process that holds the units, instead of the calling one
     #[arg(long, value_name = "PID", value_parser = pid)]
@@ -81,6 +86,7 @@ pub(crate) struct OwnerOptions {
 
 /// What every request for units says.
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct RequestOptions {
     /// How many units
     #[arg(value_parser = amount, allow_negative_numbers = true)]
@@ -141,6 +147,7 @@ impl RequestOptions {
 
 /// What the two forms of an allocation share.
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Allocation {
     /// Record the assignment in the coordination file (the default of `allocate`)
     #[arg(long, alias = "enable-coordination", conflicts_with = "no_coordination")]
@@ -162,6 +169,7 @@ pub(crate) struct Allocation {
 
 /// What is done to units by an operator.
 #[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct ByHand {
     /// Index, range, UUID or its beginning, PCI address or id; several with commas
     #[arg(value_name = "UNIT")]
