@@ -1,4 +1,4 @@
-//! What can be counted and not only timed: instructions, system calls and size, against a stored baseline.
+//! What can be counted and not only timed: instructions, pages of code, system calls and size, against a stored baseline.
 //!
 //! `cargo bench --bench budget` fails when something is a twentieth more than it was. Counts depend on the compiler and
 //! on the architecture, so each of these has a baseline of its own, and on how many mounts the host has: where they are
@@ -12,6 +12,7 @@ mod baseline;
 #[path = "../allocate/host.rs"]
 mod host;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -42,7 +43,9 @@ fn main() -> ExitCode {
             files.write_record(&full);
             words(&files, &program, line, held.max(7) + 1, &owners)
         };
-        counts.add(format!("instructions: {case}"), instructions(&command()));
+        let (instructions, pages) = executed(&files, &command());
+        counts.add(format!("instructions: {case}"), instructions);
+        counts.add(format!("pages of code: {case}"), pages);
         counts.add(format!("system calls: {case}"), system_calls(&files, &command()));
     }
     if counts.are_within(&Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/budget/baseline")) {
@@ -75,13 +78,21 @@ fn fill(files: &Files, count: u32, owners: &Owners) {
     }
 }
 
-/// By callgrind: the same in every run, but for a few that depend on where things lie.
-fn instructions(words: &[String]) -> u64 {
+/// Instructions, and the pages that they lie on, by callgrind: the same in every run, but for a few that depend on where
+/// things lie. Pages are more than they were where `link/order` no longer names what is run.
+fn executed(files: &Files, words: &[String]) -> (u64, u64) {
+    let calls = files.path("executed");
     let mut valgrind = Command::new("valgrind");
-    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(words);
+    valgrind.args(["--tool=callgrind", "--dump-instr=yes", "--compress-pos=no"]);
+    valgrind.arg(format!("--callgrind-out-file={}", calls.display())).args(words);
     let text = run(&mut valgrind);
     let collected = text.lines().find_map(|line| line.split_once("Collected : "));
-    collected.unwrap_or_else(|| panic!("{text}")).1.trim().parse().unwrap()
+    let instructions = collected.unwrap_or_else(|| panic!("{text}")).1.trim().parse().unwrap();
+    let text = std::fs::read_to_string(calls).unwrap();
+    let addresses = text.lines().filter_map(|line| line.strip_prefix("0x")?.split(' ').next());
+    let pages: BTreeSet<u64> =
+        addresses.map(|address| u64::from_str_radix(address, 16).unwrap() / 4096).collect();
+    (instructions, pages.len() as u64)
 }
 
 /// By `strace`, of which every line is one.
