@@ -162,7 +162,7 @@ fn can(test: &str, words: &str) -> bool {
 }
 
 /// Whether the host's own processes are seen.
-fn is_on_the_host(test: &str) -> bool {
+pub(crate) fn is_on_the_host(test: &str) -> bool {
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap();
     let is_initial = namespace.to_str() == Some("pid:[4026531836]");
     if !is_initial {
