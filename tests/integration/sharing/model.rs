@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use super::Host;
 use crate::record::held_in;
@@ -179,17 +180,22 @@ impl World {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 10, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn whatever_is_asked_for_is_given_and_refused_as_the_model_says(
-        devices in 1..5_u32,
-        slots in 1..4_u32,
-        limits in [prop::option::of(0..6_usize), prop::option::of(0..6_usize)],
-        steps in prop::collection::vec(step(), 1..40),
-    ) {
-        let mut world = World::new(devices, slots, limits);
-        steps.iter().for_each(|step| world.take(step));
-    }
+/// A tenth of the cases of other models, since each starts a few dozen processes. (The macro of proptest would take
+/// `PROPTEST_CASES` for this model alone.)
+#[test]
+fn whatever_is_asked_for_is_given_and_refused_as_the_model_says() {
+    let default = ProptestConfig::default();
+    let cases = default.cases / 10;
+    let config = ProptestConfig { cases, failure_persistence: None, ..default };
+    let limit = || prop::option::of(0..6_usize);
+    let steps = prop::collection::vec(step(), 1..40);
+    let outcome = TestRunner::new(config).run(
+        &(1..5_u32, 1..4_u32, [limit(), limit()], steps),
+        |(devices, slots, limits, steps)| {
+            let mut world = World::new(devices, slots, limits);
+            steps.iter().for_each(|step| world.take(step));
+            Ok(())
+        },
+    );
+    outcome.unwrap_or_else(|problem| panic!("{problem}"));
 }
