@@ -395,6 +395,19 @@ fn a_stderr_that_takes_nothing_changes_nothing() {
     assert_eq!(ended(all_closed), (4, String::new(), String::new()));
 }
 
+/// The next file would be opened in its place, by us or by the command, and what is meant for the stream written there.
+#[test]
+fn a_stream_that_was_closed_is_dev_null_for_the_command_too() {
+    for (redirections, streams) in [("<&-", "0"), ("2>&-", "2"), ("<&- 2>&-", "0 2")] {
+        let record = Record::new();
+        let mut command = program(&["exec", "1"], &[SIMULATED, ("PATH", "/usr/bin:/bin")]);
+        command.arg("--coordination-file").arg(record.path()).args(["--", "sh", "-c"]);
+        command.arg(format!("for stream in {streams}; do readlink /proc/$$/fd/$stream; done"));
+        let shown = "/dev/null\n".repeat(streams.split(' ').count());
+        assert_eq!(ended(redirected(command, redirections)), (0, shown, String::new()), "{redirections}");
+    }
+}
+
 #[test]
 fn a_stderr_that_is_never_read_costs_no_more_than_the_deadline() {
     let variables = [SIMULATED, ("GPU_COORD_COLOUR", "a warning"), ("GPU_COORD_DEADLINE", "0.3")];
