@@ -30,6 +30,15 @@ fn a_drained_unit_is_kept_from_being_granted_until_it_is_undrained() {
         .stderr("gpu-coord: warning: none of these units is drained; `gpu-coord status` shows which are\n");
 }
 
+/// No record is made for it, either.
+#[test]
+fn without_a_record_nobody_holds_what_is_released() {
+    let host = Sandbox::with_gpus(2);
+    let says = "gpu-coord: warning: nobody holds these units: there is no coordination\n";
+    host.command("release 0 --force").assert().code(0).stdout("").stderr(says);
+    assert!(!host.file().exists());
+}
+
 #[test]
 fn a_second_drain_has_the_last_word_and_a_held_unit_can_be_drained() {
     let owner = Process::start();

@@ -460,3 +460,19 @@ fn the_container_s_indexes_are_those_of_the_host() {
     run(&nvidia("ext4").in_namespace(5), "1", &[]).code(0).stdout("0\n").stderr("");
     run(&host, "none", &["-v"]).code(1).stdout("");
 }
+
+/// Not every device of a file has every name, and what cannot be told is not given.
+#[test]
+fn a_name_that_a_device_has_not_is_not_printed() {
+    let host = Sandbox::with_source("file:devices.json");
+    fs::write(host.path().join("devices.json"), r#"{"devices": [{"id": "board-0"}]}"#).unwrap();
+    let owner = Process::start();
+    for (word, name) in [("uuid", "UUID"), ("pci", "PCI address")] {
+        let problem = format!(
+            "device 0 has no {name} in source file:devices.json; `--print host-index` has what every device has"
+        );
+        host.refuses(&format!("allocate 1 --print {word} --owner {}", owner.pid()), 4, &problem);
+        assert_eq!(host.holders(), []);
+    }
+    host.answers(&format!("allocate 1 --owner {}", owner.pid()), "0\n");
+}
