@@ -408,6 +408,18 @@ fn a_stream_that_was_closed_is_dev_null_for_the_command_too() {
     }
 }
 
+/// poll(2) takes no more descriptors than a process may have, here less than the three streams.
+#[test]
+fn streams_that_cannot_be_asked_about_together_are_asked_one_by_one() {
+    let mut command = Command::new("timeout");
+    command
+        .args(["60", "prlimit", "--nofile=2", PROGRAM, "2"])
+        .env_clear()
+        .envs([SIMULATED])
+        .stdin(Stdio::null());
+    assert_eq!(ended(command), (0, "0,1\n".to_owned(), String::new()));
+}
+
 #[test]
 fn a_stderr_that_is_never_read_costs_no_more_than_the_deadline() {
     let variables = [SIMULATED, ("GPU_COORD_COLOUR", "a warning"), ("GPU_COORD_DEADLINE", "0.3")];
