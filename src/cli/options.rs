@@ -28,16 +28,16 @@ const ALLOCATION_HELP: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n
 
 /// As short as a screen is high.
 const ROOT_HELP: &str = "{about-with-newline}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n\
-                         Options: -h, --help; -V, --version\n{after-help}";
+                         Options: -h, --help; -V, --version{after-help}";
 
 #[derive(Debug, Parser)]
 #[command(
     name = "gpu-coord",
     help_template = ROOT_HELP,
     version,
-    about = "Hands the GPUs of this host to processes, so that no GPU is held by two",
+    about = "Assign the GPUs of this host to processes, so that no two processes hold the same GPU",
     override_usage = "gpu-coord AMOUNT [OPTIONS]\n       gpu-coord COMMAND [OPTIONS]",
-    after_help = "AMOUNT alone is what Flink calls; its options: gpu-coord 1 --help\n\
+    after_help = "Flink calls the form without a command; for its options see gpu-coord 1 --help\n\
                   Example: gpu-coord 2 --source simulated:8",
 )]
 pub(crate) struct Cli {
@@ -50,21 +50,21 @@ pub(crate) enum Command {
     /// The form that Flink calls: no name is typed, and it is read by a parser of its own.
     #[command(skip)]
     Discover(Discover),
-    /// Give AMOUNT units to the calling process, and print them
+    /// Assign AMOUNT units to the calling process and print them
     #[command(
         override_usage = "gpu-coord allocate AMOUNT [OPTIONS]",
         help_template = ALLOCATION_HELP,
         after_help = "Example: gpu-coord allocate 2 --print uuid"
     )]
     Allocate(Late<Allocate>),
-    /// Become COMMAND, with AMOUNT units of its own
+    /// Take AMOUNT units and become COMMAND
     #[command(
         override_usage = "gpu-coord exec AMOUNT [OPTIONS] -- COMMAND [ARG...]",
         help_template = ALLOCATION_HELP,
         after_help = "Example: gpu-coord exec 2 --user flink --coordination-file /var/lib/gpu-coord/coordination -- taskmanager.sh start-foreground"
     )]
     Exec(Late<Exec>),
-    /// Give back every unit of the calling process
+    /// Give back all units of the calling process
     #[command(
         name = "deallocateAll",
         visible_alias = "deallocate-all",
@@ -72,13 +72,13 @@ pub(crate) enum Command {
         after_help = "Example: gpu-coord deallocateAll --owner 4711"
     )]
     DeallocateAll(Late<DeallocateAll>),
-    /// Release what dead owners left
+    /// Release what dead owners left behind
     #[command(
         override_usage = "gpu-coord reclaim [OPTIONS]",
         after_help = "Example: gpu-coord reclaim --dry-run"
     )]
     Reclaim(Late<Reclaim>),
-    /// Free by hand what doubt withholds
+    /// Release by hand a unit whose owner cannot be judged
     #[command(
         override_usage = "gpu-coord release UNIT --force [OPTIONS]",
         after_help = "Example: gpu-coord release 3 --force"
@@ -90,7 +90,7 @@ pub(crate) enum Command {
         after_help = "Example: gpu-coord drain 3 --reason \"fan fails, ticket 4711\""
     )]
     Drain(Late<Drain>),
-    /// Let a drained unit be granted again
+    /// Allow a drained unit to be granted again
     #[command(
         override_usage = "gpu-coord undrain UNIT [OPTIONS]",
         after_help = "Example: gpu-coord undrain 3"
@@ -99,24 +99,24 @@ pub(crate) enum Command {
     /// Show who holds what
     #[command(override_usage = "gpu-coord status [OPTIONS]", after_help = "Example: gpu-coord status --json")]
     Status(Late<Status>),
-    /// Whether this host is set up right, and if not, what to do
+    /// Check whether this host is set up correctly, and say what to do if not
     #[command(
         override_usage = "gpu-coord doctor [OPTIONS]",
         after_help = "Example: gpu-coord doctor --flink-conf /opt/flink/conf/config.yaml"
     )]
     Doctor(Late<Doctor>),
-    /// Show the devices of this host
+    /// Show the devices of this host and their health
     #[command(
         override_usage = "gpu-coord devices [OPTIONS]",
         after_help = "Example: gpu-coord devices --source nvidia-smi"
     )]
     Devices(Late<Devices>),
-    /// Read configurations of Flink and Kubernetes before they are deployed
+    /// Check Flink and Kubernetes configurations before they are deployed
     #[command(
         override_usage = "gpu-coord check FILE... [OPTIONS]",
         help_template = ALLOCATION_HELP,
-        after_help = "FILE is a config.yaml or flink-conf.yaml of Flink, or has Kubernetes manifests. Prints OK; or, with status 1,\n\
-                      FILE:LINE: TEXT for each mistake, and OVER=NAME=COUNT before more than one share of a device.\n\
+        after_help = "FILE is Flink's config.yaml or flink-conf.yaml, or has Kubernetes manifests. Prints OK; or, with status 1,\n\
+                      FILE:LINE: TEXT for each mistake, and OVER=NAME=COUNT where more than one share is requested.\n\
                       Example: gpu-coord check --host /opt/flink/conf/config.yaml"
     )]
     Check(Late<Check>),
@@ -141,7 +141,7 @@ impl Command {
     }
 }
 
-/// Print the first AMOUNT units, or coordinate them with --enable-coordination-mode: the form that Flink calls
+/// Print the first AMOUNT units, or coordinate with --enable-coordination-mode: the form that Flink calls
 #[derive(Debug, Parser)]
 #[group(skip)]
 #[command(
@@ -165,10 +165,10 @@ pub(crate) struct Allocate {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct Exec {
-    /// Run COMMAND as this user, with no more rights than it has
+    /// Run COMMAND as this user, with no more privileges than that user has
     #[arg(long, value_name = "NAME[:GROUP]")]
     pub(crate) user: Option<String>,
-    /// Wait in a queue until the units are free: so long at most, or without end (no value)
+    /// Queue until the units are free, for at most SECONDS or without limit (no value)
     #[arg(
         long,
         value_name = "SECONDS",
@@ -180,7 +180,7 @@ pub(crate) struct Exec {
     pub(crate) wait: Option<Wait>,
     #[command(flatten)]
     pub(crate) request: RequestOptions,
-    /// What to run, and its arguments
+    /// The command to run, and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -199,10 +199,10 @@ pub(crate) struct DeallocateAll {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct Reclaim {
-    /// Say what would be released, and release nothing
+    /// Print what would be released, and release nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Release also what processes that outlived their owner may use; they are named, and not ended
+    /// Also release what processes that outlived their owner may still use; they are named, not killed
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -216,7 +216,7 @@ pub(crate) struct Reclaim {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct Release {
-    /// It is certain that no process uses the unit
+    /// Confirm that no process uses the unit
     #[arg(long, required = true)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -226,7 +226,7 @@ pub(crate) struct Release {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct Drain {
-    /// Why, for whoever looks at it
+    /// The reason, which `status` shows
     #[arg(long, value_name = "TEXT", required = true, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) reason: String,
     #[command(flatten)]
@@ -243,13 +243,13 @@ pub(crate) struct Undrain {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct Status {
-    /// Print JSON, version 1
+    /// Print JSON (version 1)
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print metrics, for node_exporter's textfile collector
+    /// Print metrics for node_exporter's textfile collector
     #[arg(long, conflicts_with = "json")]
     pub(crate) prometheus: bool,
-    /// Show it again whenever something changes
+    /// Show the table again after every change
     #[arg(long, conflicts_with_all = ["json", "prometheus"])]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -265,10 +265,10 @@ pub(crate) struct Status {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct Doctor {
-    /// Print JSON, version 1
+    /// Print JSON (version 1)
     #[arg(long)]
     pub(crate) json: bool,
-    /// Flink's configuration file [default: that below $FLINK_HOME]
+    /// Flink's configuration file [default: the one below $FLINK_HOME]
     #[arg(long, value_name = "FILE")]
     pub(crate) flink_conf: Option<PathBuf>,
     #[command(flatten)]
@@ -282,7 +282,7 @@ pub(crate) struct Doctor {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct Devices {
-    /// Print JSON, version 1
+    /// Print JSON (version 1)
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -298,7 +298,7 @@ pub(crate) struct Devices {
 pub(crate) struct Check {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// They are for this host: look for the script, and whether there are as many units
+    /// Also check against this host: that the script exists and that there are enough units
     #[arg(long)]
     pub(crate) host: bool,
     #[command(flatten)]

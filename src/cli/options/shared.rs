@@ -18,25 +18,25 @@ pub(crate) const DEFAULT_COORDINATION_FILE: &str = "/var/tmp/flink-gpu-coordinat
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct Common {
-    /// Seconds within which the whole run ends
+    /// Time limit for the whole run, in seconds
     #[arg(long, hide_short_help = true, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
     pub(crate) deadline: Duration,
-    /// What is shared, quotas, and defaults of options [default: /etc/gpu-coord/config.yaml, if it is there]
+    /// Shared devices, quotas and defaults of options [default: /etc/gpu-coord/config.yaml, if it exists]
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) config: Option<PathBuf>,
-    /// Which of the configurations of a ConfigMap
+    /// Which entry of a ConfigMap with several configurations
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) config_key: Option<String>,
-    /// Where what has happened is written: auto (journal or syslog), none, or the path of a file
+    /// Where to write the history: auto (journal or syslog), none, or the path of a file
     #[arg(long, value_name = "WHERE", default_value = "auto", value_parser = log, hide_short_help = true)]
     pub(crate) log: Log,
-    /// Directory below which /proc, /sys and /dev are read
+    /// Read /proc, /sys and /dev below this directory
     #[arg(long, hide_short_help = true, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
-    /// Take every warning for an error: then there is no answer, and nothing is given
+    /// Treat every warning as an error: print no answer and assign nothing
     #[arg(long, hide_short_help = true)]
     pub(crate) strict: bool,
-    /// Say on stderr how the answer was found
+    /// Explain on stderr how the answer was found
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
@@ -45,13 +45,13 @@ pub(crate) struct Common {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct SourceOptions {
-    /// auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH or simulated:N
+    /// Where devices are read: auto, nvml, nvidia-smi, procfs, sysfs, amd-smi, rocm-smi, file:PATH, simulated:N
     #[arg(long, value_name = "SOURCE", default_value = "auto")]
     pub(crate) source: Source,
-    /// Whose GPUs auto takes on a host that has both: nvidia or amd
+    /// Which GPUs auto uses on a host that has both: nvidia or amd
     #[arg(long, hide_short_help = true, value_name = "VENDOR")]
     pub(crate) vendor: Option<Vendor>,
-    /// Root of a driver container, for its NVML library and its nvidia-smi
+    /// Use the NVML library and nvidia-smi below this directory, the root of a driver container
     #[arg(long, hide_short_help = true, value_name = "DIR")]
     pub(crate) driver_root: Option<PathBuf>,
 }
@@ -60,10 +60,10 @@ pub(crate) struct SourceOptions {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct SelectionOptions {
-    /// Only these: indexes, ranges (2-5), UUIDs or their beginnings, PCI addresses, ids
+    /// Only these devices: indexes, ranges (2-5), UUIDs or prefixes, PCI addresses, ids
     #[arg(long, value_name = "LIST")]
     pub(crate) devices: Option<List>,
-    /// All but these
+    /// All devices but these
     #[arg(long, value_name = "LIST")]
     pub(crate) exclude: Option<List>,
 }
@@ -71,7 +71,7 @@ pub(crate) struct SelectionOptions {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct FileOptions {
-    /// The record of who holds what
+    /// The file that records who holds what
     #[arg(long, value_name = "PATH", default_value = DEFAULT_COORDINATION_FILE)]
     pub(crate) coordination_file: PathBuf,
 }
@@ -79,7 +79,7 @@ pub(crate) struct FileOptions {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct OwnerOptions {
-    /// Process that holds the units, instead of the calling one
+    /// The process that holds the units, instead of the calling one
     #[arg(long, value_name = "PID", value_parser = pid)]
     pub(crate) owner: Option<u32>,
 }
@@ -88,13 +88,13 @@ pub(crate) struct OwnerOptions {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct RequestOptions {
-    /// How many units
+    /// Number of units
     #[arg(value_parser = amount, allow_negative_numbers = true)]
     pub(crate) amount: u128,
-    /// What kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...
+    /// Kind of units: nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, ...
     #[arg(long, value_name = "NAME")]
     pub(crate) resource: Option<String>,
-    /// Of shared devices: spread over as many as there are, or pack
+    /// How to choose shares of shared devices: spread over many devices, or pack few
     #[arg(
         long,
         value_name = "HOW",
@@ -103,12 +103,12 @@ pub(crate) struct RequestOptions {
         hide_short_help = true
     )]
     pub(crate) policy: Policy,
-    /// Whose quota the units count for, instead of the owner's user
+    /// Count the units against this namespace's quota, instead of the owner's user
     #[arg(long, value_name = "NAME", value_parser = namespace, hide_short_help = true)]
     pub(crate) namespace: Option<String>,
     #[command(flatten)]
     pub(crate) selection: SelectionOptions,
-    /// Let the owner open only what it is given: v1, v2, either (no value), or best-effort
+    /// Let the owner open only what it is granted: v1, v2, either (no value), or best-effort
     #[arg(
         long,
         value_name = "HOW",
@@ -118,16 +118,16 @@ pub(crate) struct RequestOptions {
         hide_possible_values = true
     )]
     pub(crate) cgroup: Option<Cgroup>,
-    /// Pass over CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES
+    /// Ignore CUDA_, NVIDIA_, ROCR_ and HIP_VISIBLE_DEVICES
     #[arg(long)]
     pub(crate) ignore_visible_devices: bool,
-    /// Give sick devices too, after the sound ones
+    /// Grant sick devices too, after the sound ones
     #[arg(long)]
     pub(crate) include_unhealthy: bool,
-    /// Never give a device that others compute on (without this: last)
+    /// Never grant a device on which others compute (by default it is granted last)
     #[arg(long)]
     pub(crate) skip_busy: bool,
-    /// Inside of `gpu-coord exec`: give units beside those that it gave, and not of these
+    /// Inside `gpu-coord exec`: ask for units in addition to those of exec
     #[arg(long, hide_short_help = true)]
     pub(crate) more: bool,
     #[command(flatten)]
@@ -149,16 +149,16 @@ impl RequestOptions {
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct Allocation {
-    /// Record the assignment in the coordination file (the default of `allocate`)
+    /// Record the assignment in the coordination file (default for `allocate`)
     #[arg(long, alias = "enable-coordination", conflicts_with = "no_coordination")]
     pub(crate) enable_coordination_mode: bool,
-    /// Print the first units and record nothing (the default of the bare form)
+    /// Print the first units and record nothing (default for the bare form)
     #[arg(long)]
     pub(crate) no_coordination: bool,
-    /// Take over the units of dead owners (always, in the bare form)
+    /// Take over the units of dead owners (the bare form always does)
     #[arg(long)]
     pub(crate) check_dead: bool,
-    /// index (as the owner's CUDA counts), host-index, uuid, pci; or env, json, spark
+    /// What to print: index (as the owner's CUDA counts), host-index, uuid, pci, env, json or spark
     #[arg(long, value_name = "WHAT", default_value = "index", hide_possible_values = true)]
     pub(crate) print: Print,
     #[command(flatten)]
@@ -167,11 +167,11 @@ pub(crate) struct Allocation {
     pub(crate) request: RequestOptions,
 }
 
-/// What is done to units by an operator.
+/// What an operator does to units.
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct ByHand {
-    /// Index, range, UUID or its beginning, PCI address or id; several with commas
+    /// Index, range, UUID or prefix, PCI address or id; several separated by commas
     #[arg(value_name = "UNIT")]
     pub(crate) units: List,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use super::{AMOUNT, forms, options};
 use crate::cli::options::Cli;
 
 /// When a section was last written by hand.
-const DATE: &str = "2026-11-29";
+const DATE: &str = "2026-11-30";
 
 /// Written by hand, after what is generated.
 const SECTIONS: [&str; 7] =
