@@ -151,9 +151,8 @@ impl Context<'_> {
     }
 
     /// For another try, which knows nothing of what was found out before.
-    fn again(&self, common: &Common, limit: Duration) -> Context<'_> {
-        let host = Host::one_of_many(&common.root);
-        Context { host, deadline: Deadline::after(limit), ..*self }
+    fn again(&self, limit: Duration) -> Context<'_> {
+        Context { host: self.host.again(), deadline: Deadline::after(limit), ..*self }
     }
 
     /// Bounds what follows where the coordination file lies on a file system that can hang.

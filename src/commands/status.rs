@@ -51,7 +51,7 @@ fn watch(context: &Context<'_>, options: &Status) -> Result<(), Error> {
     context.stdout.stream().into_iter().for_each(|stream| watch.reader(stream));
     loop {
         // Each look has the time that a run has.
-        let context = &context.again(&options.common, options.common.deadline);
+        let context = &context.again(options.common.deadline);
         let mut notes = Notes::default();
         // Before it is looked at, so that no change is missed.
         let is_file_watched = watch.file(path);

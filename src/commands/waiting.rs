@@ -41,7 +41,7 @@ pub(super) fn run(
         Waiting { context, options, owner, patience, since, queue, watch, pause, is_told, said: None };
     let outcome = waiting.run(notes);
     let common = &options.request.common;
-    let leaving = context.again(common, common.deadline.min(LEAVES_WITHIN));
+    let leaving = context.again(common.deadline.min(LEAVES_WITHIN));
     waiting.queue.leave(&leaving, &options.request.file.coordination_file, owner);
     if waiting.queue.signals.is_one_pending() {
         waiting.queue.signals.obey();
@@ -90,7 +90,7 @@ impl Waiting<'_> {
     /// `offer`: what there was at the last try, if there is less than that now. It may come back.
     fn attempt(&self, offer: &mut Option<Offer>, notes: &mut Notes) -> Result<(), Error> {
         let common = &self.options.request.common;
-        let context = self.context.again(common, common.deadline);
+        let context = self.context.again(common.deadline);
         self.watch.file(&self.options.request.file.coordination_file);
         let offer = offer.insert(Offer::read(&context, self.options, notes)?);
         offer.take(&context, self.options, self.owner, Some(&self.queue), notes)
@@ -101,7 +101,7 @@ impl Waiting<'_> {
         let mut was_woken = false;
         loop {
             let request = &self.options.request;
-            let context = self.context.again(&request.common, request.common.deadline);
+            let context = self.context.again(request.common.deadline);
             let mut look =
                 |offer| Look::at(&context, request, self.owner, offer, &mut self.watch, self.is_told);
             let look = offer.map_or_else(Look::default, &mut look);

@@ -69,7 +69,8 @@ struct Findings {
     unread: OnceLock<(PathBuf, i32)>,
     processes: RefCell<HashMap<u32, Process>>,
     command_lines: RefCell<HashMap<u32, Option<String>>>,
-    bounded: Bounded,
+    /// Of all that come one after the other: what hangs is left behind once.
+    bounded: Rc<Bounded>,
     /// The one process that is looked at again, and its open `stat`.
     watched: RefCell<Option<(u32, Rc<File>)>>,
 }
@@ -83,6 +84,13 @@ impl Host {
     pub(crate) fn one_of_many(root: &Path) -> Host {
         let mut host = Host::new(root);
         host.is_one_of_many = true;
+        host
+    }
+
+    /// For the next of them, which knows nothing of what this one found.
+    pub(crate) fn again(&self) -> Host {
+        let mut host = Host::one_of_many(&self.root);
+        host.found.bounded = Rc::clone(&self.found.bounded);
         host
     }
 

@@ -132,7 +132,7 @@ mod tests {
     /// As of a process that changes its memory, and hangs in that.
     #[test]
     fn whoever_cannot_be_asked_is_called_by_its_name() {
-        let mut tree = Tree::new().file("proc/8/cmdline", b"java\0Main\0");
+        let mut tree = Tree::new().file("proc/8/cmdline", b"java\0Main\0").file("proc/8/comm", "java\n");
         for pid in [7, 9, 10] {
             tree = tree.file(&format!("proc/{pid}/comm"), "stuck\n");
             mkfifo(&tree.path(&format!("proc/{pid}/cmdline")), Mode::S_IRWXU).unwrap();
@@ -141,6 +141,9 @@ mod tests {
         for (pid, name) in [(7, "stuck"), (8, "java Main"), (9, "stuck"), (10, "stuck")] {
             assert_eq!(host.command_line(pid).as_deref(), Some(name), "{pid}");
         }
+        // Nobody is asked any more: each look of `status --watch` would leave some behind.
+        assert_eq!(host.again().command_line(8).as_deref(), Some("java"));
+        assert_eq!(tree.host().command_line(8).as_deref(), Some("java Main"));
     }
 
     #[test]
