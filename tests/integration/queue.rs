@@ -518,7 +518,13 @@ fn a_record_that_is_damaged_ends_the_wait() {
 #[test]
 fn what_is_gone_for_a_while_is_waited_for() {
     let host = Sandbox::with_source("file:devices.json");
-    let write = |text: &str| fs::write(host.path().join("devices.json"), text).unwrap();
+    // At once: who waits looks now and then, and takes half a file for a broken one.
+    let write = |text: &str| {
+        fs::write(host.path().join("next.json"), text).unwrap();
+        let replaced =
+            Command::new("mv").args(["next.json", "devices.json"]).current_dir(host.path()).status();
+        assert!(replaced.unwrap().success());
+    };
     let both = r#"{"devices": [{"id": "a"}, {"id": "b"}]}"#;
     write(both);
     let holder = Process::start();
