@@ -5,13 +5,13 @@ use std::path::Path;
 
 use crate::device::{Identity, numbered};
 
-/// A process that holds units. What is not known is `None`, and counts against granting.
+/// A process that holds units. What is not known is `None`, and counts against granting its units to others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
     /// In the pid namespace `pid_namespace`.
     pub(crate) pid: u32,
-    /// Clock ticks from boot to the start of the process (proc_pid_stat(5), field 22), as they are counted
-    /// in the initial time namespace. With the boot it tells a process from a later one of the same pid.
+    /// Clock ticks from boot to the start of the process (proc_pid_stat(5), field 22), in the initial time namespace.
+    /// Together with the boot it tells a process from a later one with the same pid.
     pub(crate) start: Option<u64>,
     /// The boot id, 32 hexadecimal digits; `None` where the kernel's own could not be had.
     pub(crate) boot: Option<String>,
@@ -21,23 +21,23 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Of whom nothing is known but the pid.
+    /// An owner of which only the pid is known.
     pub(crate) fn of_pid(pid: u32) -> Owner {
         Owner { pid, start: None, boot: None, pid_namespace: None, uid: None }
     }
 
-    /// What tells the process from every other. The uid is not among it: a process can change it.
+    /// What tells the process from every other. This does not include the uid, which a process can change.
     pub(crate) fn names(&self) -> (u32, Option<u64>, Option<u64>, Option<&str>) {
         (self.pid, self.start, self.pid_namespace, self.boot.as_deref())
     }
 
-    /// Whether both are one process.
+    /// Whether both are the same process.
     pub(crate) fn is(&self, other: &Owner) -> bool {
         self.names() == other.names()
     }
 }
 
-/// What one request was given, all or none.
+/// What one request was given: all of its units or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Grant {
     /// 64 random bits.
@@ -46,12 +46,12 @@ pub(crate) struct Grant {
     pub(crate) of: u32,
 }
 
-/// Of a unit that `gpu-coord exec` was given, and that whoever asks inside the command is given beside it.
+/// The `gpu-coord exec` that a unit comes from: processes inside its command share the units that it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Origin {
-    /// The grant that `exec` got, which the command is told.
+    /// The grant that `exec` got; the command finds it in `GPU_COORD_GRANT`.
     pub(crate) grant: u64,
-    /// Whether the line is of somebody inside, and not of the command.
+    /// Whether a process inside the command asked for the unit: the line is that process's, not the command's.
     pub(crate) is_taken: bool,
 }
 
@@ -71,16 +71,16 @@ pub(crate) struct Assignment {
     pub(crate) invocation: Option<String>,
     /// The owner's control group, if one was made for it.
     pub(crate) cgroup: Option<String>,
-    /// Whose quota it counts for, if not its user's.
+    /// The namespace whose quota it counts against, if not its user's.
     pub(crate) namespace: Option<String>,
     /// `None` on a line that `exec` did not write.
     pub(crate) origin: Option<Origin>,
-    /// Keys of a later version, `key=value;...`, kept when the line is rewritten.
+    /// Keys of a later version, `key=value;...`, which are preserved when the line is rewritten.
     pub(crate) unknown: String,
 }
 
 impl Assignment {
-    /// What a line of Flink's script says.
+    /// The assignment that a line of Flink's script records.
     pub(crate) fn of_the_script(index: u32, pid: u32) -> Assignment {
         Assignment {
             index,
@@ -97,7 +97,7 @@ impl Assignment {
         }
     }
 
-    /// The unit in short: `0`, the share `0#1`, and with its name only what has no index of its own, `0 (MIG-...)`.
+    /// A short name for the unit: `0`, the share `0#1`, or `0 (MIG-...)` for an instance, which has no index of its own.
     pub(crate) fn unit(&self) -> String {
         let is_instance = self.identity.uuid.as_ref().is_some_and(|uuid| uuid.starts_with("MIG-"));
         if is_instance { self.identity.label(self.index, self.slot) } else { numbered(self.index, self.slot) }
@@ -108,13 +108,13 @@ impl Assignment {
         format!("index {} of pid {}", self.unit(), self.owner.pid)
     }
 
-    /// A line of Flink's script names an index and a pid and nothing else.
+    /// Whether it is a line of Flink's script, which has an index and a pid and nothing else.
     pub(crate) fn is_the_scripts(&self) -> bool {
         self.grant.is_none() && self.owner.start.is_none()
     }
 }
 
-/// A line that begins with an index and is no assignment: the index is not granted.
+/// A line that begins with an index but is not an assignment: the index is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Withheld {
     pub(crate) index: u32,
@@ -153,7 +153,7 @@ pub(crate) struct Waiter {
     pub(crate) amount: u64,
     /// Its place in the queue: a lower ticket goes first.
     pub(crate) ticket: u64,
-    /// Which units it may be given, if not any: spans of their ranks among the host's, first and last.
+    /// Which units it may be given, if not any: ranges of their positions among the host's units, first and last.
     pub(crate) among: Option<Vec<(u32, u32)>>,
 }
 
@@ -167,8 +167,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Of `lines` those that are among `others`, or of a grant of theirs, each with that other: all lines of a grant
-    /// hold or none.
+    /// Those of `lines` that are among `others` or share a grant with one of them, each with that other line: the lines
+    /// of a grant hold all together or not at all.
     pub(crate) fn bound(
         &self,
         lines: impl IntoIterator<Item = usize>,
@@ -188,30 +188,30 @@ impl Record {
         lines.into_iter().filter_map(|line| Some((line, other(line)?))).collect()
     }
 
-    /// Leaves of `positions` those that can be freed although the lines `kept` stay.
+    /// Keeps those of `positions` that can be freed although the lines `kept` stay.
     pub(crate) fn retain_apart(&self, positions: &mut Vec<usize>, kept: &BTreeSet<usize>) {
         let bound = self.bound(positions.iter().copied(), kept);
         positions.retain(|position| !bound.contains_key(position));
     }
 }
 
-/// Whether an owner still lives. Doubt counts as alive.
+/// Whether an owner is still alive. Doubt counts as alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Alive,
     Dead,
-    /// It cannot be told.
+    /// Nobody can tell from here.
     Doubtful(Doubt),
 }
 
-/// Why it cannot be told whether an owner lives.
+/// Why nobody can tell whether an owner is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doubt {
     /// It lives in a pid namespace that cannot be seen from here.
     ForeignNamespace,
     /// It was recorded in another boot, and it cannot be proven that this boot is of the same host.
     ForeignBoot,
-    /// `/proc` does not tell.
+    /// `/proc` does not say.
     Unreadable,
 }
 

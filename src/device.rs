@@ -27,7 +27,7 @@ impl Health {
     }
 }
 
-/// One GPU, or one other accelerator. What the source does not tell is `None`.
+/// One GPU or other accelerator. What the source does not report is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Device {
     /// The position in the vendor tool's order at this moment: what Flink is told.
@@ -39,20 +39,21 @@ pub(crate) struct Device {
     pub(crate) minor: Option<u32>,
     pub(crate) nodes: Vec<PathBuf>,
     pub(crate) health: Health,
-    /// What it is divided into. `Some`, even of nothing: it is not offered whole.
+    /// Its MIG instances. `Some`, even if empty: the device is divided and not offered as a whole.
     pub(crate) instances: Option<Vec<Instance>>,
     pub(crate) memory_used_mib: Option<u64>,
-    /// The processes that compute on it, by pids of the initial pid namespace.
+    /// The processes that compute on it, with their pids in the initial pid namespace.
     pub(crate) processes: Option<Vec<Use>>,
-    /// The driver's word for who may use it: `Default`, `Exclusive_Process`, `Prohibited`.
+    /// Who may use it, in the driver's words: `Default`, `Exclusive_Process`, `Prohibited`.
     pub(crate) compute_mode: Option<String>,
-    /// Whether NVIDIA's driver keeps it started while nobody uses it.
+    /// Whether NVIDIA's driver keeps it initialised while nobody uses it.
     pub(crate) persistence_mode: Option<bool>,
-    /// Errors of the memory that were not corrected, since the driver was loaded.
+    /// Uncorrected memory errors since the driver was loaded.
     pub(crate) uncorrected_errors: Option<u64>,
-    /// Into how many equal shares it is given; `None`: to one owner, whole. Of what is divided, each instance says.
+    /// The number of equal shares it is divided into; `None`: it goes to one owner as a whole. For a device with
+    /// instances see [`Instance::slots`].
     pub(crate) slots: Option<u32>,
-    /// AMD's number of the card. Its partitions share it, so it is no identity; HIP knows it as a name.
+    /// AMD's number for the card. The card's partitions share it, so it is not an identity; HIP accepts it as a name.
     pub(crate) unique_id: Option<u64>,
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct Instance {
     pub(crate) gpu_instance: Option<u32>,
     pub(crate) compute_instance: Option<u32>,
     pub(crate) memory_mib: Option<u64>,
-    /// As of a device.
+    /// As [`Device::slots`].
     pub(crate) slots: Option<u32>,
 }
 
@@ -110,13 +111,13 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    /// What it is, or a share of.
+    /// The device or instance that the unit is, or is a share of.
     pub(crate) fn part(&self) -> Part {
         Part { device: self.device, instance: self.instance }
     }
 }
 
-/// What a name can mean: a device with all that it is divided into, or one instance of it.
+/// What a name can refer to: a device with everything it is divided into, or one of its instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Part {
     /// The position in [`Inventory::devices`].
@@ -136,10 +137,10 @@ impl Part {
 pub(crate) struct Inventory {
     /// The source that answered, as `--source` names it.
     pub(crate) source: String,
-    /// Of the kernel driver, as NVIDIA writes it.
+    /// The version of the kernel driver, as NVIDIA writes it.
     pub(crate) driver_version: Option<String>,
     pub(crate) devices: Vec<Device>,
-    /// Whether the source would have told that a device is divided into instances.
+    /// Whether the source would have reported that a device is divided into instances.
     pub(crate) tells_instances: bool,
 }
 
@@ -165,7 +166,7 @@ impl Inventory {
         })
     }
 
-    /// Into how many shares a device or an instance is given.
+    /// The number of shares of a device or instance.
     fn slots(&self, part: &Part) -> Option<u32> {
         let device = &self.devices[part.device];
         match part.instance {
@@ -174,18 +175,18 @@ impl Inventory {
         }
     }
 
-    /// Into how many shares that which the unit is of is given.
+    /// The number of shares of the device or instance that the unit belongs to.
     pub(crate) fn slots_of(&self, unit: &Unit) -> Option<u32> {
         self.slots(&unit.part())
     }
 
-    /// What names the device that has this index now; nothing if there is none.
+    /// The identity of the device that has this index now; empty if there is none.
     pub(crate) fn identity_at(&self, index: u32) -> Identity {
         let device = self.devices.iter().find(|device| device.index == index);
         device.map(|device| device.identity.clone()).unwrap_or_default()
     }
 
-    /// Every UUID, of devices and of instances.
+    /// Every UUID of a device or an instance.
     pub(crate) fn uuids(&self) -> impl Iterator<Item = (Part, &str)> {
         self.devices.iter().enumerate().flat_map(|(device, described)| {
             let own = described.identity.uuid.as_deref().map(|uuid| (Part::whole(device), uuid));
@@ -196,8 +197,8 @@ impl Inventory {
         })
     }
 
-    /// What names a unit. An instance has a UUID alone: the PCI address is its device's, and all of the
-    /// device's instances share it.
+    /// The identity of a unit. That of an instance is only its UUID: the PCI address belongs to the device, and all
+    /// instances of the device share it.
     pub(crate) fn identity(&self, unit: &Unit) -> Cow<'_, Identity> {
         let device = &self.devices[unit.device];
         match unit.instance.zip(device.instances.as_ref()) {

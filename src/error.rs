@@ -15,22 +15,22 @@ pub(crate) enum Error {
     /// The command line, the environment or a process named there is wrong.
     #[error("{0}")]
     Usage(String),
-    /// The units exist and are taken, or there are fewer than asked for.
+    /// The units exist and are taken, or there are fewer than requested.
     #[error("{0}")]
     NotEnough(String),
-    /// A signal is pending that ends this process. Never said: it is obeyed first.
+    /// A signal that ends this process is pending. Never printed: the signal takes effect first.
     #[error("a signal has ended the wait")]
     Interrupted,
     /// The whole run is bounded; `what` names what was waited for.
     #[error("the deadline of {} s passed while waiting for {what}", seconds(*limit))]
     Deadline { limit: Duration, what: String },
-    /// A source of devices had a part of the time, and gave no answer in it.
+    /// A source of devices gave no answer in its part of the time.
     #[error("source {name} gave no answer in the {} s that it had of the deadline: {problem}", seconds(*limit))]
     Late { name: &'static str, limit: Duration, problem: String },
-    /// A line of a file that cannot be understood, and so is never read as "free".
+    /// A line of a file cannot be understood, and so never counts as "free".
     #[error("{}:{line}: {problem}", path.display())]
     Malformed { path: PathBuf, line: usize, problem: String },
-    /// The configuration file is wrong at a place.
+    /// The configuration file is wrong in one place.
     #[error("{}:{line}:{column}: {problem}", path.display())]
     Configuration { path: PathBuf, line: usize, column: usize, problem: String },
     /// A file that is refused as it is, with what to do about it.
@@ -47,19 +47,19 @@ pub(crate) enum Error {
     /// No inventory could be read, and why.
     #[error("{0}")]
     Inventory(String),
-    /// A warning, where each is to be an error.
+    /// A warning, where `--strict` makes each one an error.
     #[error("{0} (an error by --strict)")]
     Strict(String),
-    /// The owner cannot be told, or has changed.
+    /// The owner cannot be determined, or has changed.
     #[error("{0}")]
     Owner(String),
-    /// Isolation was asked for and is not in force; nothing is recorded, and everything is as it was.
+    /// Isolation was requested and is not in force; nothing is recorded, and everything is as it was.
     #[error("{0}")]
     Isolation(String),
-    /// Isolation failed half-way and could not be taken back.
+    /// Isolation failed half-way and could not be undone.
     #[error("{0}")]
     HalfIsolated(String),
-    /// What is asked for may not be had, whatever is free.
+    /// The request is not allowed, whatever is free.
     #[error("{0}")]
     Refused(String),
     /// The command of `exec` cannot be run.
@@ -79,15 +79,15 @@ pub(crate) enum Error {
     /// The answer could not be printed, so nothing stays recorded.
     #[error("cannot write the answer to standard output")]
     Output(#[source] io::Error),
-    /// The answer could not be printed and the record of it could not be taken back.
+    /// The answer could not be printed, and its record could not be undone.
     #[error(
         "recorded for pid {pid} and not given: {problem}; the units are free again when pid {pid} has ended"
     )]
     NotUndone { pid: u32, problem: String },
 }
 
-/// For messages: in tenths of a second, unless there are less than one. What a source was given depends on
-/// what went before, and its last digits say nothing.
+/// Seconds for messages, rounded to tenths unless below one tenth. How long a source had depends on what went before,
+/// so more digits would mean nothing.
 pub(crate) fn seconds(limit: Duration) -> f64 {
     let seconds = limit.as_secs_f64();
     if seconds < 0.1 { seconds } else { (seconds * 10.0).round() / 10.0 }

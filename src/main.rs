@@ -1,4 +1,4 @@
-//! `gpu-coord` hands the GPUs of a Linux host to processes, so that no GPU is held by two of them.
+//! `gpu-coord` assigns the GPUs of a Linux host to processes and makes sure that no two of them hold the same GPU.
 
 #![cfg_attr(not(test), no_main)]
 
@@ -31,7 +31,7 @@ use exit::Exit;
 use host::deadline::Deadline;
 use notes::Notes;
 
-/// Called by the C library, and not by Rust's runtime, whose part `start` does.
+/// Called by the C library and not by Rust's runtime, whose work [`start`] does.
 #[cfg_attr(not(test), expect(unsafe_code, reason = "no other function has this name"), unsafe(no_mangle))]
 extern "C" fn main() -> c_int {
     let stdout = Stdout::new(start::prepare());

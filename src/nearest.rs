@@ -1,14 +1,14 @@
 //! What a misspelt word was meant to be.
 
-/// The candidate nearest to `word`, if it is near enough to be meant. Case is no difference.
+/// The candidate nearest to `word`, if it is near enough to be meant. Case is ignored.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let measured = candidates.filter_map(|candidate| Some((distance_within(&word, candidate)?, candidate)));
     measured.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// None if more than a third of the longer one differs. Told by the lengths first, since a word can be
-/// as long as the kernel lets an argument be.
+/// None if more than a third of the longer one differs. The lengths are compared first, since a word can be as long as
+/// the kernel lets an argument be.
 fn distance_within(word: &str, candidate: &str) -> Option<usize> {
     let candidate = candidate.to_lowercase();
     // `deallocate` means `deallocateAll`, though `allocate` has fewer letters that differ.

@@ -1,9 +1,9 @@
-//! What is said on stderr beside an answer.
+//! What is printed on stderr next to an answer.
 
-/// Collected while a command runs and printed by `main`, so that nothing below it writes to a stream.
+/// Collected while a command runs and printed by `cli`, so that nothing below it writes to a stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes {
-    /// One line each: the answer holds, and something should be looked at. Not printed with an error.
+    /// One line each: the answer is valid, but somebody should look at something. Not printed with an error.
     pub(crate) warnings: Vec<String>,
     /// One line each, printed with `-v`.
     pub(crate) details: Vec<String>,

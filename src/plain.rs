@@ -1,22 +1,22 @@
-//! What others wrote, made fit for a line of ours: names of devices and processes, words of the command line, output
+//! Text of others, made safe for a line of ours: names of devices and processes, words of the command line, output
 //! of tools.
 //!
-//! Bytes that need not be text, of the record and of command lines, are escaped as ASCII where they are read
+//! Bytes that need not be text, in the record and in command lines, are escaped as ASCII where they are read
 //! (`coordination::pairs`, `host::program`).
 
-/// Whether a character could drive the reader's terminal, end the line, or show it otherwise than it is: those that
-/// have no width, and those that turn the direction of the text.
+/// Whether a character could control the reader's terminal, end the line, or disguise it: control characters, those
+/// without a width, and those that change the direction of the text.
 pub(crate) fn is_unsafe(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// For a cell or a label, whose width is counted: `?` in the place of each unsafe character.
+/// For a cell or a label, whose width matters: replaces each unsafe character with `?`.
 pub(crate) fn masked(text: &str) -> String {
     text.replace(is_unsafe, "?")
 }
 
-/// For a message, where somebody looks for what was meant: `\u{1b}`, `\n`.
+/// For a message, whose reader needs to know what was there: `\u{1b}`, `\n`.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {
@@ -29,7 +29,7 @@ pub(crate) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The first `most` of many, and how many there are beside them: `1, 2, 3 and 4 more`.
+/// The first `most` of many, and how many more there are: `1, 2, 3 and 4 more`.
 pub(crate) fn few<T>(all: &[T], most: usize, name: impl Fn(&T) -> String) -> String {
     let named = all.iter().take(most).map(name).collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(most) {

@@ -1,22 +1,22 @@
 //! Which units an administrator selects by name, `--devices` and `--exclude`: pure.
 //!
-//! An entry of digits is an index, and two of them with a dash between are a range, unless that is the `id`
-//! of a device. Every other entry is a name: a UUID or the beginning of one while it is unique, a PCI address,
-//! or the `id` of an inventory file (one with a comma in it can be named by its index or address only). A
-//! divided device means all of its instances.
+//! An entry of digits is an index; two numbers with a dash between them are a range, unless that is the `id` of a
+//! device. Every other entry is a name: a UUID or a unique prefix of one, a PCI address, or the `id` of an inventory
+//! file (a device whose id contains a comma can be named only by its index or address). A divided device stands for
+//! all of its instances.
 //!
-//! What names nothing is an error and never an empty selection: a card that is to be kept from Flink must not
-//! be given because its name was misspelt.
+//! A name that matches nothing is an error and never an empty selection: a card that shall be kept from Flink must not
+//! be granted because its name was misspelt.
 
 use std::str::FromStr;
 
 use crate::device::{Device, Inventory, Part, PciAddress, Unit};
 use crate::plain;
 
-/// How many names a message can bear.
+/// How many names a message lists.
 const MOST_NAMES: usize = 8;
 
-/// A list as it was given.
+/// A list of names, as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct List {
     entries: Vec<String>,
@@ -35,7 +35,7 @@ impl FromStr for List {
     }
 }
 
-/// What a list names, to be asked of each unit.
+/// The devices and instances that a list names.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     /// In order.
@@ -54,7 +54,7 @@ impl Parts {
     }
 }
 
-/// Both lists, each `None` if it is not given.
+/// The lists of both options; `None` if the option is not given.
 #[derive(Debug, Default)]
 pub(crate) struct Selection {
     devices: Option<Parts>,
@@ -62,7 +62,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Fails with the option, the entry and what there is.
+    /// Fails with a message that names the option, the entry and the devices that exist.
     pub(crate) fn of(
         inventory: &Inventory,
         devices: Option<&List>,
@@ -115,13 +115,13 @@ fn named(inventory: &Inventory, entry: &str) -> Result<Vec<Part>, String> {
     or_nothing(begins.into_iter().map(|(part, _)| part).collect(), inventory, entry)
 }
 
-/// Digits only, as many as an index has; more name no device of any host.
+/// A number of digits only; one that is too large becomes the largest, which is no device's index.
 fn number(text: &str) -> Option<u32> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u32::MAX))
 }
 
-/// A card that fell off the bus leaves a hole, so that not every index of a range need be there.
+/// The devices with an index in the range. Some may be missing: a card that fell off the bus leaves a gap.
 fn with_index(inventory: &Inventory, from: u32, to: u32) -> Vec<Part> {
     let devices = inventory.devices.iter().enumerate();
     let within = devices.filter(|(_, device)| (from..=to).contains(&device.index));

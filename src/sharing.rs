@@ -1,7 +1,7 @@
-//! Which units a host has, and what they are called: the configuration put to the inventory. Pure.
+//! Which units a host has, and what they are called: the configuration applied to the inventory. Pure.
 //!
-//! Names are those of the device plugin: `nvidia.com/gpu`, `nvidia.com/gpu.shared`, `nvidia.com/mig-1g.10gb`. A
-//! device that nobody has configured is a `gpu` of its vendor.
+//! The names are those of the device plugin: `nvidia.com/gpu`, `nvidia.com/gpu.shared`, `nvidia.com/mig-1g.10gb`. A
+//! device that is not configured is a `gpu` of its vendor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,22 @@ use crate::config::{Config, MigStrategy, SharedDevices, SharedResource, Way};
 use crate::device::{Instance, Inventory, Part, Unit};
 use crate::error::Error;
 
-/// What the units of a host are called.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The resource names of a host's units. The default is that of a host without devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resources {
-    /// Of what is not offered there is none.
+    /// Without those that are not offered.
     names: BTreeMap<Part, String>,
-    /// How those devices and instances are shared that are.
+    /// The devices and instances that are shared, and how.
     shared: BTreeMap<Part, Way>,
-    /// Asked for if nothing is said.
+    /// What is requested if no resource is named.
     plain: String,
-    /// Whether somebody has said what is offered under which name.
+    /// Whether the configuration says what is offered under which name.
     pub(crate) is_configured: bool,
     fails_requests_greater_than_one: bool,
 }
 
 impl Resources {
-    /// Divides the devices of `inventory` into the shares that `config` says. `domain`: of the vendor, `nvidia.com`.
+    /// Divides the devices of `inventory` into the shares that `config` asks for. `domain`: the vendor's, `nvidia.com`.
     pub(crate) fn of(
         config: Option<&Config>,
         inventory: &mut Inventory,
@@ -55,17 +55,6 @@ impl Resources {
         Ok(resources)
     }
 
-    /// Of a host that has no device.
-    pub(crate) fn none() -> Resources {
-        Resources {
-            names: BTreeMap::new(),
-            shared: BTreeMap::new(),
-            plain: String::new(),
-            is_configured: false,
-            fails_requests_greater_than_one: false,
-        }
-    }
-
     fn share(&mut self, part: Part, shared: &SharedResource, way: Way, inventory: &mut Inventory) {
         self.shared.insert(part, way);
         if let Some(name) = &shared.rename {
@@ -78,7 +67,7 @@ impl Resources {
         }
     }
 
-    /// Those of the resource that are meant.
+    /// The devices and instances of the resource that are to be shared.
     fn parts(&self, shared: &SharedResource, inventory: &Inventory) -> Result<Vec<Part>, String> {
         let of_name: Vec<Part> =
             self.names.iter().filter(|(_, name)| **name == shared.name).map(|(part, _)| *part).collect();
@@ -91,17 +80,17 @@ impl Resources {
         }
     }
 
-    /// What a unit is called; `None`: it is not offered.
+    /// The resource name of a unit; `None`: it is not offered.
     pub(crate) fn name(&self, unit: &Unit) -> Option<&str> {
         self.names.get(&unit.part()).map(String::as_str)
     }
 
-    /// How a unit is shared with others.
+    /// How a unit is shared with others, if it is.
     pub(crate) fn way(&self, unit: &Unit) -> Option<Way> {
         self.shared.get(&unit.part()).copied()
     }
 
-    /// Every name that the host has, with how many units.
+    /// Every resource name of the host, with its number of units.
     fn counted(&self, inventory: &Inventory) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
         for unit in inventory.units() {
@@ -110,8 +99,8 @@ impl Resources {
         counts
     }
 
-    /// Whether a unit is what is asked for: of that name, or of the plain one if none is said. Where nothing is
-    /// configured an instance is a device too, and can be asked for by its profile.
+    /// Whether a unit has the requested name, or the plain one if none is requested. Where nothing is configured, an
+    /// instance counts as a device too, and can be requested by its profile.
     fn is_of(&self, unit: &Unit, asked: Option<&str>, inventory: &Inventory) -> bool {
         let Some(name) = self.name(unit) else { return false };
         match asked {
@@ -143,7 +132,7 @@ impl Resources {
         Ok(units)
     }
 
-    /// Why so many shares are not given to one owner.
+    /// Why so many shares are not granted to one owner, if they are not.
     pub(crate) fn refusal(&self, amount: u128, units: &[Unit]) -> Option<String> {
         if amount <= 1 || !self.fails_requests_greater_than_one {
             return None;
@@ -161,7 +150,7 @@ impl Resources {
     }
 }
 
-/// What an instance is asked for as: `1g.5gb+me` is no name of a resource, `1g.5gb.me` is.
+/// The resource name of an instance's profile: `1g.5gb+me` cannot be a resource name, `1g.5gb.me` can.
 fn profile(inventory: &Inventory, unit: &Unit) -> Option<String> {
     let profile = instance(inventory, unit)?.profile.as_ref()?;
     Some(format!("nvidia.com/mig-{}", profile.replace('+', ".")))
@@ -171,7 +160,7 @@ fn instance<'a>(inventory: &'a Inventory, unit: &Unit) -> Option<&'a Instance> {
     inventory.devices[unit.device].instances.as_ref()?.get(unit.instance?)
 }
 
-/// What every device and instance is called, before it is shared.
+/// The names of all devices and instances, before any of them is shared.
 fn names(
     inventory: &Inventory,
     strategy: Option<MigStrategy>,
@@ -188,7 +177,7 @@ fn names(
     Ok(inventory.units().filter_map(|unit| Some((unit.part(), name(&unit)?))).collect())
 }
 
-/// Strategy `single` speaks of one kind of unit.
+/// Strategy `single` needs all units to be of one kind.
 fn check_alike(inventory: &Inventory) -> Result<(), String> {
     let mut kinds: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for unit in inventory.units() {
@@ -212,7 +201,7 @@ fn check_alike(inventory: &Inventory) -> Result<(), String> {
     ))
 }
 
-/// The device that an index, a UUID or `GPU:INSTANCE` names.
+/// The device or instance that an index, a UUID or `GPU:INSTANCE` names.
 fn named(inventory: &Inventory, of: &[Part], text: &str, shared: &SharedResource) -> Result<Part, String> {
     let is_it = |part: &&Part| {
         let device = &inventory.devices[part.device];

@@ -1,7 +1,7 @@
 //! What Rust's runtime does before `main`, as far as it is needed here.
 //!
-//! It also tells an overflow of the stack from other faults, and reads `/proc/self/maps` for that: a twentieth of a
-//! run. An overflow ends the program without it too, by the same signal and with fewer words.
+//! The runtime also reads `/proc/self/maps` to tell a stack overflow from other faults, which takes a twentieth of a
+//! run. Without that an overflow still ends the program with the same signal, only with a shorter message.
 
 #![expect(unsafe_code, reason = "to set a signal handler and to open a chosen descriptor have no safe form")]
 
@@ -10,23 +10,23 @@ use std::process::abort;
 use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
-/// What standard output was when the program was started.
+/// The state of standard output when the program was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// What is written there would be lost unseen: `/dev/null` is open in its place by now.
+    /// It was closed, and `/dev/null` has been opened in its place: what is written there would be lost unnoticed.
     Closed,
-    /// It takes an answer without waiting, if it is open for writing.
+    /// It accepts an answer without waiting, if it is open for writing.
     Ready,
-    /// Whether it takes one, and when, is to be asked.
+    /// It may have to be waited for.
     Open,
 }
 
-/// To be called first.
+/// Ignores SIGPIPE and opens closed standard streams. Must be called before anything else.
 pub(crate) fn prepare() -> Output {
-    // SAFETY: it is no function. That nobody reads our answer is an error of write(2), and not our end.
+    // SAFETY: no handler is installed. A missing reader shall be an error of write(2) and not end the program.
     let ignored = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
     let streams = polled();
-    // One of O_PATH is open as well, though it cannot be asked.
+    // poll(2) reports POLLNVAL for a descriptor opened with O_PATH too, although it is open.
     let were_closed = streams.map(|stream| stream.revents & libc::POLLNVAL != 0 && is_closed(stream.fd));
     let mut closed = (0..3).zip(were_closed).filter(|(_, was_closed)| *was_closed);
     if ignored.is_err() || !closed.all(|(stream, _)| opens(stream)) {
@@ -39,13 +39,13 @@ pub(crate) fn prepare() -> Output {
     }
 }
 
-/// All three are asked about in one call.
+/// Polls all three standard streams in one call.
 fn polled() -> [libc::pollfd; 3] {
     let mut streams =
         [(0, 0), (1, libc::POLLOUT), (2, 0)].map(|(fd, events)| libc::pollfd { fd, events, revents: 0 });
     // SAFETY: the call reads and writes three such structures, which are ours.
     while unsafe { libc::poll(streams.as_mut_ptr(), 3, 0) } == -1 {
-        // Without memory, or with a limit of less than three descriptors: each is asked for itself.
+        // Out of memory, or a limit of fewer than three descriptors: `is_closed` then asks for each.
         if Errno::last() != Errno::EINTR {
             return streams.map(|stream| libc::pollfd { revents: libc::POLLNVAL, ..stream });
         }
@@ -58,9 +58,9 @@ fn is_closed(stream: i32) -> bool {
     unsafe { libc::fcntl(stream, libc::F_GETFD) == -1 && Errno::last() == Errno::EBADF }
 }
 
-/// Opens `/dev/null` in the place of a closed standard stream: the next file would be opened there, and what is
-/// meant for the stream written into it.
+/// Opens `/dev/null` in the place of a closed standard stream. Otherwise the next file would get its number, and
+/// output for the stream would be written into that file.
 fn opens(stream: i32) -> bool {
-    // SAFETY: the path is a string. The lowest descriptor that is free is this one: those below are open.
+    // SAFETY: the path is a NUL-terminated string. The lowest free descriptor is this one: those below are open.
     unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) == stream }
 }

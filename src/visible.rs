@@ -1,14 +1,14 @@
-//! What a process sees of the devices, by the variables of its environment: pure.
+//! Which devices a process sees, according to the variables in its environment: pure.
 //!
-//! There are two kinds. Those of the runtimes (CUDA, ROCr, HIP) hide devices from the process, and the runtime
-//! counts what they leave: they decide which index we print. `NVIDIA_VISIBLE_DEVICES` is read by the container
-//! toolkit, never by CUDA: it decides what may be given, and no index (`container`).
+//! There are two kinds of variables. Those of the runtimes (CUDA, ROCr, HIP) hide devices from the process, and the
+//! runtime numbers those that are left: these variables determine the indexes that we print. `NVIDIA_VISIBLE_DEVICES`
+//! is read by the container toolkit, never by CUDA: it limits what may be granted and changes no index (`container`).
 //!
-//! CUDA's rules are those of the CUDA C++ Programming Guide, "CUDA Environment Variables": the list is of
-//! indexes and UUIDs, of which the beginning is enough while it is unique; what does not name a device ends
-//! the list; CUDA then counts what is left from 0.
+//! CUDA's rules are those of the CUDA C++ Programming Guide, "CUDA Environment Variables": the list consists of indexes
+//! and of UUIDs or unique prefixes of them; an entry that does not name a device ends the list; CUDA numbers the listed
+//! devices from 0.
 //!
-//! An inventory file describes devices of any kind, which no variable hides. What is simulated is NVIDIA's.
+//! No variable hides the devices of an inventory file, which can be of any kind. Simulated devices count as NVIDIA's.
 
 mod container;
 mod hip;
@@ -18,8 +18,7 @@ use std::collections::HashSet;
 use crate::device::{Inventory, Part, Unit};
 use crate::selection::Parts;
 
-/// What the environment of a process says: each `..._VISIBLE_DEVICES` as it is set, so that an empty one (no
-/// device is visible) differs from none.
+/// The `..._VISIBLE_DEVICES` variables of a process. An empty one (no device is visible) differs from an unset one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Variables {
     pub(crate) cuda: Option<String>,
@@ -42,11 +41,11 @@ impl Variables {
 /// What a process sees.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// In the order in which the process counts.
+    /// In the order in which the process counts them.
     pub(crate) parts: Vec<Part>,
-    /// What may be given of them; `None` is all.
+    /// Those that may be granted; `None`: all of them.
     pub(crate) limit: Option<Vec<Part>>,
-    /// Why a variable that is set says nothing, for whoever asks.
+    /// Why a variable that is set is ignored, for a warning.
     pub(crate) ignored: Option<String>,
 }
 
@@ -57,7 +56,7 @@ impl Seen {
         Seen { parts, limit: None, ignored: None }
     }
 
-    /// These devices and no others, as the kernel has it.
+    /// The devices of these units and no others, as the kernel enforces it.
     pub(crate) fn only(units: &[Unit]) -> Seen {
         let mut parts: Vec<Part> = units.iter().map(|unit| Part::whole(unit.device)).collect();
         parts.sort_unstable();
@@ -65,13 +64,13 @@ impl Seen {
         Seen { parts, limit: None, ignored: None }
     }
 
-    /// Of AMD's devices.
+    /// What a process sees of AMD's devices.
     pub(crate) fn by_hip(inventory: &Inventory, variables: &Variables) -> Seen {
         let parts = hip::visible_to_hip(inventory, variables).into_iter().map(Part::whole).collect();
         Seen { parts, limit: None, ignored: None }
     }
 
-    /// Of NVIDIA's. `is_host`: the indexes of this inventory are certainly those of the host.
+    /// What a process sees of NVIDIA's devices. `is_host`: the indexes of this inventory are certainly those of the host.
     pub(crate) fn by_cuda(inventory: &Inventory, variables: &Variables, is_host: bool) -> Seen {
         let parts = to_cuda(inventory, variables.cuda.as_deref());
         match container::limit(inventory, variables.nvidia.as_deref().unwrap_or_default(), is_host) {
@@ -80,20 +79,20 @@ impl Seen {
         }
     }
 
-    /// The units that may be given, in the order in which the process counts.
+    /// The units that may be granted, in the order in which the process counts them.
     pub(crate) fn units(&self, inventory: &Inventory) -> Vec<Unit> {
         if !self.is_relative(inventory) && self.limit.is_none() {
             return inventory.units().collect();
         }
         let limit = self.limit.clone().map(Parts::new);
         let is_within = |unit: &Unit| limit.as_ref().is_none_or(|limit| limit.cover(unit));
-        // An instance can be named beside its device.
+        // An instance can be named in addition to its device.
         let mut taken = HashSet::new();
         let units = self.parts.iter().flat_map(|part| inventory.units_of(*part));
         units.filter(|unit| is_within(unit) && taken.insert(*unit)).collect()
     }
 
-    /// Whether the process does not count as the vendor's tool does.
+    /// Whether the process counts devices differently from the vendor's tool.
     pub(crate) fn is_relative(&self, inventory: &Inventory) -> bool {
         !self.parts.iter().copied().eq((0..inventory.devices.len()).map(Part::whole))
     }

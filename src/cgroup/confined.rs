@@ -1,4 +1,4 @@
-//! An owner kept to its devices: in which order that is done, and how it is undone.
+//! Confining an owner to its devices: the order of the steps, and how they are undone.
 
 use std::path::PathBuf;
 
@@ -10,20 +10,20 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
 
-/// An owner that is kept to its devices by the kernel. To be undone if it cannot be recorded.
+/// An owner that the kernel confines to its devices. Must be undone if it cannot be recorded.
 #[derive(Debug)]
 pub(crate) struct Confined {
     group: Group,
     moved: Moved,
-    /// What was in force before; `None`: there was no group.
+    /// The rules that were in force before; `None`: there was no group.
     before: Option<DeviceRules>,
     deadline: Deadline,
 }
 
 impl Confined {
-    /// Puts `rules` in force for `owner` and its descendants, and proves it, in an order that confines nobody
-    /// to what is not proven. `before`: what was in force for it, if it is confined already. After an error
-    /// everything is as it was, but for a group that the record did not name.
+    /// Enforces `rules` for `owner` and its descendants and proves them, in an order that moves nobody into a group that
+    /// is not proven. `before`: the rules in force if the owner is confined already. After an error everything is as it
+    /// was, except for a group that the record did not name.
     pub(crate) fn confine(
         host: &Host,
         owner: &Owner,
@@ -36,7 +36,7 @@ impl Confined {
         rights::check(host, group.place.version)?;
         let mut confined = Confined { group, moved: Moved::default(), before, deadline };
         if confined.before.is_none() {
-            // One that the owner is not in was left by a call that was killed; somebody else's it may be, too.
+            // A group that the owner is not in was left by a call that was killed, or belongs to somebody else.
             confined.group.remove()?;
             confined.group.make()?;
         }
@@ -61,12 +61,12 @@ impl Confined {
         self.moved.move_in(host, owner.pid, &self.group.place, self.deadline)
     }
 
-    /// As the group is recorded.
+    /// The name under which the group is recorded.
     pub(crate) fn name(&self) -> String {
         self.group.name()
     }
 
-    /// Takes back what was done, since `error` has happened.
+    /// Undoes everything because of `error`. Returns the error to report.
     pub(crate) fn undo(&self, error: Error) -> Error {
         match (self.take_back(), error) {
             (Ok(()), Error::Isolation(problem)) => {
@@ -86,7 +86,7 @@ impl Confined {
         match &self.before {
             Some(before) => self.moved.take_out().and(self.group.change(before)),
             None => {
-                // What is undone after the deadline is undone all the same.
+                // Undone even if the deadline has passed.
                 let deadline = Deadline::after(PATIENCE);
                 self.moved.put_back(&self.group.place, &self.group.parent.directory, deadline)?;
                 self.group.remove()

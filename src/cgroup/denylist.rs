@@ -1,9 +1,8 @@
 //! Which device nodes the owner of a grant may not open: pure.
 //!
-//! All nodes of the host's GPUs but those of what was granted, whether or not they are there at this moment:
-//! a driver makes nodes late, and tools make them again. What every process needs (nvidiactl, modeset, uvm,
-//! kfd) is no node of a GPU and is never denied; nor is a card that is no device of the inventory, which may
-//! drive a display.
+//! These are all nodes of the host's GPUs except those of the granted devices, whether or not they exist at the moment:
+//! drivers create nodes late, and tools recreate them. What every process needs (nvidiactl, modeset, uvm, kfd) is not a
+//! node of a GPU and is never denied; neither is a card that is not in the inventory, which may drive a display.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +10,7 @@ use std::fmt;
 use crate::device::{Inventory, Unit};
 use crate::host::node::{Access, Capability, NodeNumber};
 
-/// NVIDIA's cards have the minors below; 254 is modeset, 255 nvidiactl.
+/// The last minor of NVIDIA's cards; 254 is modeset, 255 nvidiactl.
 const LAST_CARD: u32 = 253;
 
 /// Minors of one major, from `first` to `last`.
@@ -22,7 +21,7 @@ pub(crate) struct Span {
     pub(crate) last: u32,
 }
 
-/// Character devices that may not be opened or made: spans in order, none of which touches another.
+/// Character devices that may not be opened or created: ascending spans that do not touch each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Denylist {
     pub(crate) spans: Vec<Span>,
@@ -55,7 +54,7 @@ impl Denylist {
         self.spans.iter().any(holds)
     }
 
-    /// These nodes too, but for those of `granted`.
+    /// The union with `others`, except for the nodes of `granted` among these.
     pub(crate) fn with(&self, others: &Denylist, granted: &BTreeSet<NodeNumber>) -> Denylist {
         Denylist::of(self.numbers().chain(others.numbers().filter(|number| !granted.contains(number))))
     }
@@ -68,34 +67,34 @@ impl Denylist {
     }
 }
 
-/// What a group is to deny and to allow.
+/// What a group must deny and allow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeviceRules {
     pub(crate) denied: Denylist,
-    /// What has to open: none of it is denied.
+    /// What must be allowed: none of it is in `denied`.
     pub(crate) granted: BTreeSet<NodeNumber>,
 }
 
-/// What is known of the nodes of a host.
+/// What is known about the nodes of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Nodes {
-    /// The major of NVIDIA's cards, if the inventory is of them.
+    /// The major of NVIDIA's cards, if the inventory has any.
     pub(crate) cards: Option<u32>,
-    /// The major of NVIDIA's capability nodes, and what each opens.
+    /// The major of NVIDIA's capability nodes, and what each gives access to.
     pub(crate) capabilities: Option<(u32, Vec<Capability>)>,
-    /// Those of each device, in the order of the inventory.
+    /// The nodes of each device, in the order of the inventory.
     pub(crate) devices: Vec<BTreeSet<NodeNumber>>,
 }
 
 impl Nodes {
-    /// For whoever is given `granted`; or why they cannot be told.
+    /// The rules for an owner that is granted `granted`, or why there can be none.
     pub(crate) fn rules(&self, inventory: &Inventory, granted: &[Unit]) -> Result<DeviceRules, String> {
         let denied = self.denied_to(inventory, granted)?;
         let capabilities = self.capabilities_of(&numbered(inventory, granted)?);
         Ok(DeviceRules { denied, granted: self.given(granted).into_iter().chain(capabilities).collect() })
     }
 
-    /// For whoever is given nothing, as far as nodes are known.
+    /// The rules for processes that are granted nothing, as far as nodes are known.
     pub(crate) fn rules_of_orphans(&self, inventory: &Inventory) -> DeviceRules {
         let capabilities = self.capabilities_denied_to(inventory, &[]).unwrap_or_default();
         let denied = Denylist::of(self.of_gpus().into_iter().chain(capabilities));
@@ -109,7 +108,7 @@ impl Nodes {
         let shared = (0..self.devices.len()).find(|at| !is_given(*at) && self.devices[*at].is_subset(&given));
         if let Some(at) = shared {
             let index = inventory.devices[at].index;
-            return Err(format!("device {index} has no node of its own, so that it cannot be denied alone"));
+            return Err(format!("device {index} has no node of its own, so it cannot be denied alone"));
         }
         let mut denied = self.of_gpus();
         denied.retain(|number| !given.contains(number));
@@ -126,19 +125,19 @@ impl Nodes {
         let Some(at) = self.devices.iter().position(BTreeSet::is_empty) else { return Ok(()) };
         let (index, source) = (inventory.devices[at].index, &inventory.source);
         Err(format!(
-            "source {source} and the kernel tell no device node of device {index} (on WSL and for simulated devices \
-             there is none), so that it can neither be given nor denied"
+            "no device node of device {index} is known to source {source} or the kernel (on WSL and for simulated \
+             devices there is none), so it can be neither given nor denied"
         ))
     }
 
-    /// NVIDIA's cards whether they are there or not, and every device of the inventory.
+    /// All of NVIDIA's cards, whether or not they exist, and every device of the inventory.
     fn of_gpus(&self) -> BTreeSet<NodeNumber> {
         let cards = self.cards.into_iter();
         let cards = cards.flat_map(|major| (0..=LAST_CARD).map(move |minor| NodeNumber { major, minor }));
         cards.chain(self.devices.iter().flatten().copied()).collect()
     }
 
-    /// What opens these instances.
+    /// The capability nodes of these instances.
     fn capabilities_of(&self, instances: &[Numbered]) -> Vec<NodeNumber> {
         let Some((major, capabilities)) = &self.capabilities else { return Vec::new() };
         let opens = |capability: &&Capability| instances.iter().any(|it| it.is_opened_by(capability.access));
@@ -146,8 +145,7 @@ impl Nodes {
         capabilities.iter().filter(opens).map(number).collect()
     }
 
-    /// Of cards that are divided: every instance that could be made but those granted, and the making of
-    /// instances.
+    /// For divided cards: every instance that could be created except those granted, and the creation of instances.
     fn capabilities_denied_to(
         &self,
         inventory: &Inventory,
@@ -156,15 +154,15 @@ impl Nodes {
         let given =
             granted.iter().filter_map(|unit| instance(inventory, unit)).collect::<Result<Vec<_>, _>>()?;
         let Some((major, capabilities)) = &self.capabilities else {
-            let problem = "the kernel tells no node of MIG instances (`nvidia-caps` in /proc/devices), so that they \
-                           cannot be kept apart";
+            let problem = "the kernel has no nodes of MIG instances (`nvidia-caps` in /proc/devices), so they cannot be \
+                           isolated from each other";
             return if given.is_empty() { Ok(Vec::new()) } else { Err(problem.to_owned()) };
         };
         if let Some(unknown) = given.iter().find(|given| !given.is_listed(capabilities)) {
             let Numbered { card, gpu_instance, compute_instance } = unknown;
             return Err(format!(
                 "the driver lists no nodes of MIG instance {gpu_instance}/{compute_instance} of the card with minor \
-                 {card}, so that it cannot be kept apart"
+                 {card}, so it cannot be isolated"
             ));
         }
         let divided = inventory.devices.iter().filter(|device| device.instances.is_some());
@@ -190,7 +188,7 @@ struct Numbered {
 }
 
 impl Numbered {
-    /// Both of its nodes, that of its GPU instance and its own.
+    /// Whether both of its nodes exist: that of its GPU instance and its own.
     fn is_listed(&self, capabilities: &[Capability]) -> bool {
         let is_there = |wanted: Option<u32>| {
             let is_it = |access: Access| match access {
@@ -228,7 +226,7 @@ fn instance(inventory: &Inventory, unit: &Unit) -> Option<Result<Numbered, Strin
     });
     Some(numbered.ok_or_else(|| {
         format!(
-            "source {} does not tell the instance numbers of {}, so that it cannot be kept apart from its neighbours",
+            "source {} does not report the instance numbers of {}, so it cannot be isolated from its neighbours",
             inventory.source,
             instance.uuid.as_deref().unwrap_or("an instance")
         )
@@ -307,7 +305,7 @@ mod tests {
         let unknown = Nodes { devices: vec![numbers(&["195:0"]), BTreeSet::new()], ..Nodes::default() };
         let refused = unknown.denied_to(&cards(&[0, 1]), &[unit(0)]).unwrap_err();
         assert!(
-            refused.starts_with("source nvml and the kernel tell no device node of device 1 "),
+            refused.starts_with("no device node of device 1 is known to source nvml or the kernel "),
             "{refused}"
         );
         assert_eq!(
@@ -317,7 +315,7 @@ mod tests {
         );
         let shared = Nodes { devices: vec![numbers(&["1:7"]), numbers(&["1:7"])], ..Nodes::default() };
         let refused = shared.denied_to(&cards(&[0, 1]), &[unit(0)]).unwrap_err();
-        assert_eq!(refused, "device 1 has no node of its own, so that it cannot be denied alone");
+        assert_eq!(refused, "device 1 has no node of its own, so it cannot be denied alone");
     }
 
     /// Two cards, minors 3 and 0; the first is divided into instances 1/0, 1/1 and 2/0.
@@ -363,7 +361,7 @@ mod tests {
         let of_first = Unit { device: 0, instance: Some(0), slot: None };
         nodes.capabilities = None;
         let refused = nodes.denied_to(&inventory, &[of_first]).unwrap_err();
-        assert!(refused.starts_with("the kernel tells no node of MIG instances"), "{refused}");
+        assert!(refused.starts_with("the kernel has no nodes of MIG instances"), "{refused}");
         nodes.capabilities = Some((508, Vec::new()));
         let refused = nodes.denied_to(&inventory, &[of_first]).unwrap_err();
         assert!(
@@ -373,7 +371,7 @@ mod tests {
         inventory.devices[0].instances = Some(vec![Instance::default()]);
         let refused = nodes.denied_to(&inventory, &[of_first]).unwrap_err();
         assert!(
-            refused.starts_with("source nvml does not tell the instance numbers of an instance"),
+            refused.starts_with("source nvml does not report the instance numbers of an instance"),
             "{refused}"
         );
     }

@@ -1,8 +1,8 @@
 //! Moving an owner and its descendants from group to group.
 //!
-//! A process is moved with all its threads, and a child is born into its parent's group. So one that is born
-//! of a process that was not moved yet is found by looking again, until no descendant is found elsewhere. A process
-//! whose parent has ended belongs to no owner any more, as far as can be told.
+//! A process is moved with all its threads, and a child is born into its parent's group. Children of a process that has
+//! not been moved yet are found by looking again, until no descendant is found elsewhere. A process whose parent has
+//! ended can no longer be connected to an owner.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -17,20 +17,20 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
 
-/// The control file that lists the processes of a group and takes those that are moved there.
+/// The control file that lists the processes of a group, and to which processes are written to move them there.
 pub(super) const PROCESSES: &str = "cgroup.procs";
 
-/// Between looks at a group that does not get empty.
+/// The pause between looks at a group that is not yet empty.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The threads of a group, with version 2.
+/// The control file that lists the threads of a v2 group.
 const THREADS: &str = "cgroup.threads";
 
-/// Who was moved, and from where.
+/// Which processes were moved, and from where.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     from: HashMap<u32, PathBuf>,
-    /// With those that were found where they are to be.
+    /// Also those that already were where they should be.
     settled: HashSet<u32>,
 }
 
@@ -41,8 +41,8 @@ struct Seen {
 }
 
 impl Moved {
-    /// Moves `owner` and its descendants to `group`, but not this process and its children. After an error,
-    /// what was moved is to be put [back](Moved::put_back).
+    /// Moves `owner` and its descendants to `group`, except for this process and its children. After an error, those
+    /// that were moved must be [put back](Moved::put_back).
     pub(super) fn move_in(
         &mut self,
         host: &Host,
@@ -76,7 +76,7 @@ impl Moved {
         }
     }
 
-    /// Everyone that was moved goes back to where it was.
+    /// Moves every process that was moved back to where it was.
     pub(super) fn take_out(&self) -> Result<(), Error> {
         self.from.iter().try_for_each(|(pid, from)| {
             let processes = from.join(PROCESSES);
@@ -84,13 +84,13 @@ impl Moved {
         })
     }
 
-    /// Empties `group`: everyone goes back to where it was, and whoever was born meanwhile to `parent`.
+    /// Empties `group`: moves every process back to where it was, and those born in the meantime to `parent`.
     pub(super) fn put_back(&self, group: &Location, parent: &Path, deadline: Deadline) -> Result<(), Error> {
         empty(group, deadline, |pid| self.from.get(&pid).map_or(parent, PathBuf::as_path))
     }
 }
 
-/// The group that `pid` is to be taken from. One that is confined on its own account is left there.
+/// The group that `pid` has to be moved from; `None` if it has exited, or is confined on its own and stays there.
 fn is_elsewhere(host: &Host, pid: u32, group: &Location) -> Result<Option<PathBuf>, Error> {
     let location = match Location::of(host, pid, Some(group.version)) {
         Ok(location) => location,
@@ -128,8 +128,8 @@ pub(super) fn empty<'a>(
     }
 }
 
-/// The processes of a group and of the groups that were made below it; none if there is no such group. One whose
-/// first thread has ended is listed by its threads alone, with version 2, and each of them stands for it.
+/// The processes of a group and of the groups below it; none if there is no such group. With v2, a process whose first
+/// thread has ended is listed only by its threads, each of which stands for it.
 pub(super) fn members(group: &Location) -> Result<Vec<u32>, Error> {
     let mut members = own_members(group)?;
     for child in children(group) {
@@ -146,7 +146,7 @@ fn own_members(group: &Location) -> Result<Vec<u32>, Error> {
     listed(&group.directory.join(THREADS))
 }
 
-/// The groups right below a group.
+/// The groups directly below a group.
 pub(super) fn children(group: &Location) -> Vec<Location> {
     let entries = fs::read_dir(&group.directory).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -172,7 +172,7 @@ fn open(processes: &Path) -> Result<File, Error> {
     })
 }
 
-/// A process that has exited is no error.
+/// Moves a process. It is no error if it has exited.
 fn enter(file: &mut File, pid: u32, processes: &Path) -> Result<(), Error> {
     match file.write_all(format!("{pid}\n").as_bytes()) {
         Ok(()) => Ok(()),
@@ -187,13 +187,13 @@ fn enter(file: &mut File, pid: u32, processes: &Path) -> Result<(), Error> {
 pub(super) fn explain(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP) => {
-            "the group above is threaded, and takes whole processes no more; start the owner \
-                                   in a group that is no part of a threaded one"
+            "the group above is threaded and no longer accepts whole processes; start the owner in a group that is \
+             not part of a threaded one"
                 .to_owned()
         }
         Some(libc::EBUSY) => {
-            "the group above hands controllers to its children (cgroup.subtree_control), so that it \
-                              may have no processes of its own"
+            "the group above delegates controllers to its children (cgroup.subtree_control), so it may not have \
+             processes of its own"
                 .to_owned()
         }
         _ => error.to_string(),
@@ -214,7 +214,7 @@ impl Seen {
         Ok(())
     }
 
-    /// `owner` first, then those whose ancestor it is, without this process and what comes of it.
+    /// `owner` and its descendants, without this process and its descendants.
     fn descendants(&self, owner: u32) -> Vec<u32> {
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
         for (pid, parent) in &self.parents {

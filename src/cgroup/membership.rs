@@ -1,8 +1,8 @@
-//! Which control group a process is in, and where that group is to be reached.
+//! Which control group a process is in, and where that group is in the file system.
 //!
-//! `/proc/PID/cgroup` names the groups of a process as they are counted in our control group namespace
-//! (cgroup_namespaces(7)), and mountinfo says which part of a hierarchy is mounted where. A host can have both
-//! versions at once ("hybrid"), and a container a part of one alone.
+//! `/proc/PID/cgroup` names the groups of a process relative to our control group namespace (cgroup_namespaces(7)), and
+//! mountinfo says which part of a hierarchy is mounted where. A host can have both versions at once ("hybrid"), and a
+//! container only a part of one.
 
 use std::fmt;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::mounts::{Mount, Mounts};
 
-/// The two ways in which the kernel keeps a group from devices.
+/// The two ways in which the kernel can deny devices to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Version {
     /// The controller `devices`.
@@ -46,13 +46,13 @@ impl FromStr for Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) version: Version,
-    /// From the root of the hierarchy, as `/proc/PID/cgroup` has it: `/system.slice/flink.service`.
+    /// Its path from the root of the hierarchy, as in `/proc/PID/cgroup`: `/system.slice/flink.service`.
     pub(crate) path: String,
-    /// Where it is mounted.
+    /// Its directory in the file system.
     pub(crate) directory: PathBuf,
 }
 
-/// The path of a process in the hierarchy of that version, from its `/proc/PID/cgroup`.
+/// The path of a process's group in the hierarchy of that version, from its `/proc/PID/cgroup`.
 fn parse(cgroup: &str, version: Version) -> Option<&str> {
     cgroup.lines().find_map(|line| {
         let (hierarchy, rest) = line.split_once(':')?;
@@ -73,23 +73,23 @@ fn is_of(mount: &Mount, version: Version) -> bool {
     }
 }
 
-/// Where the group `path` is to be reached, by every mount that shows it.
+/// The directories of the group `path`, one for each mount that shows it.
 fn directories(mounts: &Mounts, version: Version, path: &Path) -> Vec<PathBuf> {
     let of_version = mounts.list.iter().filter(|mount| is_of(mount, version));
     let directory = |mount: &Mount| Some(plain(&mount.point.join(path.strip_prefix(&mount.root).ok()?)));
     of_version.filter_map(directory).collect()
 }
 
-/// Without the separator that an empty end leaves.
+/// Normalises a path: without a trailing separator.
 fn plain(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-/// What follows the path of a group that was removed while zombies were in it.
+/// The suffix of the path of a group that was removed while it still had zombies.
 const REMOVED: &str = " (deleted)";
 
 impl Location {
-    /// The group of a process: in the hierarchy that is `wanted`, else in the first that can be reached.
+    /// The group of a process, in the `wanted` hierarchy or else in the first one that is usable.
     pub(crate) fn of(host: &Host, pid: u32, wanted: Option<Version>) -> Result<Location, Error> {
         let cgroup = host.cgroup(pid)?;
         let versions = wanted.map_or(vec![Version::V1, Version::V2], |version| vec![version]);
@@ -103,16 +103,16 @@ impl Location {
         Err(Error::Isolation(format!("no control group of pid {pid} can be used: {}", problems.join("; "))))
     }
 
-    /// The group that is called `path`; whether there is one is not asked.
+    /// The group with this path; it need not exist.
     pub(crate) fn at(host: &Host, version: Version, path: &str) -> Result<Location, String> {
         if path.ends_with(REMOVED) {
             return Err(format!("its group {path} was removed"));
         }
         let is_plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
-        // Groups are told apart by their paths, so that each has one: not `//`, nor `/./`, nor an end of `/`.
+        // Groups are identified by their paths, so each must have only one: no `//`, no `/./`, no `/` at the end.
         let is_the_one = plain(Path::new(path)).as_os_str() == path;
         if !path.starts_with('/') || !Path::new(path).components().all(is_plain) || !is_the_one {
-            return Err(format!("its group {path} lies outside the control group namespace of gpu-coord"));
+            return Err(format!("its group {path} is outside the control group namespace of gpu-coord"));
         }
         let mounts = host.mounts().ok_or("the mounts of this process cannot be read")?;
         let mut reached = directories(mounts, version, Path::new(path)).into_iter();
@@ -138,7 +138,7 @@ impl Location {
     }
 }
 
-/// Every group of both hierarchies that is to be reached here, but the topmost.
+/// Every group of both hierarchies that is visible here, except for the topmost ones.
 pub(super) fn groups(host: &Host) -> Vec<Location> {
     let mut found = Vec::new();
     for version in [Version::V1, Version::V2] {
@@ -160,7 +160,8 @@ pub(super) fn groups(host: &Host) -> Vec<Location> {
     found
 }
 
-/// A mount can be hidden by a later one. The group itself need not be there, but what holds it.
+/// Whether the directory is really on such a mount, which a later mount can hide. The group itself need not exist, but a
+/// directory above it must.
 fn is_shown_by(host: &Host, directory: &Path, version: Version) -> bool {
     let kind = match version {
         Version::V1 => CGROUP_SUPER_MAGIC,
@@ -222,11 +223,11 @@ mod tests {
     fn what_cannot_be_reached_is_said() {
         let host = Host::new(Path::new("/"));
         for (path, problem) in [
-            ("/../../other",   "its group /../../other lies outside the control group namespace of gpu-coord"),
-            ("/a//b",          "its group /a//b lies outside the control group namespace of gpu-coord"),
-            ("/a/./b",         "its group /a/./b lies outside the control group namespace of gpu-coord"),
-            ("/a/",            "its group /a/ lies outside the control group namespace of gpu-coord"),
-            ("relative",       "its group relative lies outside the control group namespace of gpu-coord"),
+            ("/../../other",   "its group /../../other is outside the control group namespace of gpu-coord"),
+            ("/a//b",          "its group /a//b is outside the control group namespace of gpu-coord"),
+            ("/a/./b",         "its group /a/./b is outside the control group namespace of gpu-coord"),
+            ("/a/",            "its group /a/ is outside the control group namespace of gpu-coord"),
+            ("relative",       "its group relative is outside the control group namespace of gpu-coord"),
             ("/x (deleted)",   "its group /x (deleted) was removed"),
         ] {
             assert_eq!(Location::at(&host, Version::V2, path), Err(problem.to_owned()));

@@ -1,15 +1,15 @@
-//! Control groups: what an owner was not given, it cannot open.
+//! Control groups: an owner cannot open what it was not granted.
 //!
-//! One group for each owner, called after it, below the group that the owner was in. Its rules are the
-//! kernel's own from then on: they need no process of ours, and end with the group.
+//! Each owner gets one group, named after it, below the group that it was in. From then on the kernel enforces the
+//! group's rules, without any process of ours, until the group is removed.
 //!
 //! Invariants, each with the test that holds it (`tests/integration/isolation/`):
 //! * A group without our name is never removed, and a program that is not ours never detached
 //!   (`a_foreign_program_stays_and_both_deny`).
 //! * Nobody is moved into a group that was not proven to deny (`what_is_not_proven_is_undone`).
 //!
-//! Not here: who is given what, and so which nodes are denied to whom (`commands`, which knows the inventory and the
-//! record; which rules that makes is in [`denylist`]).
+//! Not here: who is granted what, and so which nodes are denied to whom (`commands`, which knows the inventory and the
+//! record; [`denylist`] turns that into rules).
 
 mod confined;
 pub(crate) mod denylist;
@@ -38,11 +38,11 @@ use namesake::Namesake;
 
 pub(crate) use confined::Confined;
 
-/// How long a group is busy after its last process has ended.
+/// How long a group may stay busy after its last process has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The group of another owner that `/proc/PID/cgroup` shows a process in, and the pid of that owner.
+/// The group of another owner that a process is in, according to its `/proc/PID/cgroup`, and that owner's pid.
 pub(crate) fn confining_another<'a>(cgroup: &'a str, owner: &Owner) -> Option<(&'a str, u32)> {
     let own = Namesake::of(owner);
     cgroup.split(['/', '\n']).rev().find_map(|group| {
@@ -51,15 +51,15 @@ pub(crate) fn confining_another<'a>(cgroup: &'a str, owner: &Owner) -> Option<(&
     })
 }
 
-/// Whether a group, as the record names it, is called after `owner`: all that is in it descends from that one.
+/// Whether a group, as the record names it, is named after `owner`: everything in it descends from that owner.
 pub(crate) fn is_called_after(name: &str, owner: &Owner) -> bool {
     let namesake = Namesake::parse(name.rsplit('/').next().unwrap_or_default());
     namesake.is_some() && namesake == Namesake::of(owner)
 }
 
-/// Proves that a group can be made here that denies, and removes it again. Nobody is moved.
+/// Proves that groups can be created here that deny devices, with a group that is then removed. Nobody is moved.
 pub(crate) fn try_out(host: &Host, owner: &Owner, version: Version, deadline: Deadline) -> Result<(), Error> {
-    /// NVIDIA's last card: whether or not there is one.
+    /// The last possible card of NVIDIA's, which need not exist.
     const NODE: NodeNumber = NodeNumber { major: 195, minor: 253 };
     let group = Group::of(host, owner, Some(version))?;
     rights::check(host, version)?;
@@ -70,7 +70,7 @@ pub(crate) fn try_out(host: &Host, owner: &Owner, version: Version, deadline: De
     proven.and(removed)
 }
 
-/// The control group of an owner; whether it is there is not said.
+/// The control group of an owner, which need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     place: Location,
@@ -78,7 +78,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The one that `owner` is in, or else the one to be made for it below the one that it is in.
+    /// The owner's own group if it is in one, or else the one to be created for it below the group that it is in.
     pub(crate) fn of(host: &Host, owner: &Owner, wanted: Option<Version>) -> Result<Group, Error> {
         let place = Location::of(host, owner.pid, wanted)?;
         let unnamed =
@@ -91,17 +91,16 @@ impl Group {
         }
     }
 
-    /// The one that an assignment of `owner` names, `v2:/a/gpu-coord-4711-81526`. Whoever can write the record can
-    /// write anything there, so that it is believed only of a group that is called after the owner; or that the
-    /// owner is in, since `exec` passes units on to its descendants; or, of a dead owner, that is called after a
-    /// dead process.
+    /// The group that an assignment of `owner` names, `v2:/a/gpu-coord-4711-81526`. Whoever can write the record can
+    /// write anything there. So it is believed only if the group is named after the owner; or the owner is in it, since
+    /// `exec` passes units on to its descendants; or the owner is dead and the group is named after a dead process.
     pub(crate) fn recorded(host: &Host, owner: &Owner, text: &str) -> Result<Group, Error> {
         let strange =
             |problem: &str| Error::Isolation(format!("control group `{text}` in the record: {problem}"));
         let (version, path) = text.split_once(':').ok_or_else(|| strange("not VERSION:PATH"))?;
         let version = version.parse().map_err(|()| strange("neither v1 nor v2"))?;
         let namesake = Namesake::parse(path.rsplit('/').next().unwrap_or_default());
-        let namesake = namesake.ok_or_else(|| strange("not called as gpu-coord calls groups"))?;
+        let namesake = namesake.ok_or_else(|| strange("not a name of a group of gpu-coord"))?;
         let place = Location::at(host, version, path).map_err(|problem| strange(&problem))?;
         let parent = place.parent().ok_or_else(|| strange("it is the root"))?;
         let own = Namesake::of(owner);
@@ -115,12 +114,12 @@ impl Group {
         self.place.version
     }
 
-    /// As it is recorded.
+    /// The name under which it is recorded.
     pub(crate) fn name(&self) -> String {
         format!("{}:{}", self.place.version, self.place.path)
     }
 
-    /// Every group that is called after a process which has ended.
+    /// Every group that is named after a process which has ended.
     pub(crate) fn left(host: &Host) -> Vec<Group> {
         let left = |place: Location| {
             let namesake = Namesake::parse(place.path.rsplit('/').next()?)?;
@@ -130,7 +129,7 @@ impl Group {
         membership::groups(host).into_iter().filter_map(left).collect()
     }
 
-    /// The groups that are called after `owner` and that it is in.
+    /// The existing groups that are named after `owner`.
     pub(crate) fn occupied(host: &Host, owner: &Owner) -> Vec<Group> {
         let group = |version| Group::of(host, owner, Some(version)).ok();
         [Version::V1, Version::V2].into_iter().filter_map(group).filter(Group::exists).collect()
@@ -151,40 +150,40 @@ impl Group {
         place.is_ok_and(|place| !Path::new(&place.path).starts_with(&self.place.path))
     }
 
-    /// Whether the kernel is known to deny one of these nodes to its processes.
+    /// Whether the kernel is known to deny any of these nodes to its processes.
     pub(crate) fn denies(&self, nodes: &BTreeSet<NodeNumber>) -> bool {
         let denied = self.denied().ok().flatten().unwrap_or_default();
         nodes.iter().any(|node| denied.denies(*node))
     }
 
-    /// What the kernel denies to its processes: `None` if nothing by us. Version 1 does not tell.
+    /// What the kernel denies to its processes because of us; `None`: nothing. Fails for v1, which does not report it.
     pub(crate) fn denied(&self) -> Result<Option<Denylist>, Error> {
         match self.place.version {
-            Version::V1 => Err(Error::Isolation("cgroup v1 does not tell what it denies".to_owned())),
+            Version::V1 => Err(Error::Isolation("cgroup v1 does not report what it denies".to_owned())),
             Version::V2 => v2::denied(&self.place.directory),
         }
     }
 
-    /// Puts its processes back and removes it. It is no error if it is not there.
+    /// Moves its processes back and removes it. It is no error if it does not exist.
     pub(crate) fn dissolve(&self, deadline: Deadline) -> Result<(), Error> {
         let parent = &self.parent.directory;
         let emptied = members::empty(&self.place, deadline, |_| parent);
         emptied.and_then(|()| self.remove()).inspect_err(|_| self.lift())
     }
 
-    /// Who cannot be moved back is at least kept from nothing any more. The error that is told is that of the move.
+    /// Lifts the rules for processes that could not be moved back. An error is ignored: that of the move is reported.
     fn lift(&self) {
         if self.place.version == Version::V2 {
             let _ = v2::lift(&self.place.directory);
         }
     }
 
-    /// Removes it, with the groups that were made below it, unless there are processes in one of them.
+    /// Removes it and the groups below it. Fails if one of them has processes.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         remove(&self.place, Instant::now())
     }
 
-    /// The rules of a group that has none.
+    /// Sets the rules of a group that has none.
     fn set(&self, rules: &DeviceRules) -> Result<(), Error> {
         match self.place.version {
             Version::V1 => v1::set(&self.place.directory, &rules.denied, &rules.granted),
@@ -192,8 +191,8 @@ impl Group {
         }
     }
 
-    /// Other rules for a group that has some: what was denied stays so, unless it is granted, since the inventory
-    /// at hand may be of other devices. Version 1 adds of itself.
+    /// Changes the rules of a group that has some. What was denied stays denied unless it is granted, since the inventory
+    /// at hand may be of other devices. v1 adds rules by itself.
     pub(crate) fn change(&self, rules: &DeviceRules) -> Result<(), Error> {
         if self.place.version == Version::V1 {
             return self.set(rules);
@@ -210,7 +209,7 @@ impl Group {
     }
 }
 
-/// Since `since` it is waited for what has ended just now, and is still counted.
+/// Removes a group and those below it. Waits, from `since` on, for processes that have just ended and still count.
 fn remove(place: &Location, since: Instant) -> Result<(), Error> {
     members::children(place).iter().try_for_each(|child| remove(child, since))?;
     loop {
@@ -240,9 +239,9 @@ mod tests {
         for (text, problem) in [
             ("/gpu-coord-4711-81526",    "not VERSION:PATH"),
             ("v3:/gpu-coord-4711-81526", "neither v1 nor v2"),
-            ("v2:/system.slice",         "not called as gpu-coord calls groups"),
-            ("v2:/gpu-coord-1-x",        "not called as gpu-coord calls groups"),
-            ("v2:/a/../gpu-coord-4711-81526", "its group /a/../gpu-coord-4711-81526 lies outside the control group namespace of gpu-coord"),
+            ("v2:/system.slice",         "not a name of a group of gpu-coord"),
+            ("v2:/gpu-coord-1-x",        "not a name of a group of gpu-coord"),
+            ("v2:/a/../gpu-coord-4711-81526", "its group /a/../gpu-coord-4711-81526 is outside the control group namespace of gpu-coord"),
         ] {
             let error = Group::recorded(&host, &owner, text).unwrap_err().to_string();
             assert_eq!(error, format!("control group `{text}` in the record: {problem}"));

@@ -8,8 +8,8 @@ use crate::host::namespace::INITIAL_PID;
 
 const PREFIX: &str = "gpu-coord-";
 
-/// The process that a group is called after, `gpu-coord-PID-START`: its start tells it from a later process of its
-/// pid. In a pid namespace below the initial one, `gpu-coord-PID-START-NAMESPACE`.
+/// The process that a group is named after, `gpu-coord-PID-START`: the start tells it from a later process with the same
+/// pid. In a pid namespace below the initial one, the name is `gpu-coord-PID-START-NAMESPACE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Namesake {
     pub(super) pid: u32,
@@ -30,7 +30,7 @@ impl Namesake {
         Some(Namesake { pid, start, namespace }).filter(|_| numbers.next().is_none())
     }
 
-    /// Only in its own namespace it can be looked up.
+    /// Whether it is known to have ended. It can be looked up only from its own namespace.
     pub(super) fn has_ended(self, host: &Host) -> bool {
         host.pid_namespace() == Some(self.namespace)
             && match host.process(self.pid) {
@@ -53,7 +53,7 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whether a group is called as ours are.
+/// Whether it is the name of one of our groups.
 pub(super) fn is_name(text: &str) -> bool {
     Namesake::parse(text).is_some()
 }

@@ -1,8 +1,8 @@
-//! The proof that a group keeps its processes from what it denies, and from nothing that was granted.
+//! The proof that a group denies what it should, and nothing that was granted.
 //!
-//! A child of ours enters the group and asks with faccessat(2), as root: the kernel's filter of devices answers
-//! EPERM, and no driver is asked, as it would be by open(2), which can initialise a GPU, or hang. Where not one
-//! of the denied nodes is there to be asked for, the child makes one that nobody else sees.
+//! A child of ours enters the group and calls faccessat(2), as root: the kernel's device filter answers EPERM. Unlike
+//! open(2), which can initialise a GPU or hang, this does not involve the driver. If none of the denied nodes exists,
+//! the child creates one that nobody else sees.
 
 #![expect(unsafe_code, reason = "fork(2) has no safe form in a program that may have threads")]
 
@@ -32,7 +32,7 @@ use crate::host::deadline::Deadline;
 use crate::host::node::{NodeNumber, number_at};
 use child::Task;
 
-/// A node that the child asks for.
+/// A node whose access the child checks.
 #[derive(Debug)]
 struct Question {
     path: PathBuf,
@@ -40,15 +40,15 @@ struct Question {
     is_denied: bool,
 }
 
-/// A denied node that only the child sees: on a file system of its own, mounted over a directory in a mount
-/// namespace of its own.
+/// A denied node that only the child sees: on a private file system, mounted over a directory in a private mount
+/// namespace.
 #[derive(Debug)]
 struct Temporary {
     directory: CString,
     number: NodeNumber,
 }
 
-/// Fails unless the group denies and allows what the rules say. `nodes`: where nodes of GPUs may be found.
+/// Fails unless the group denies and allows what the rules say. `nodes`: the paths of possible GPU nodes.
 pub(super) fn prove(
     host: &Host,
     group: &Location,
@@ -77,7 +77,7 @@ fn questions(rules: &DeviceRules, nodes: &[PathBuf]) -> Vec<Question> {
     nodes.iter().filter_map(question).collect()
 }
 
-/// None if a denied node is there, or nothing is denied.
+/// `None` if a denied node exists, or nothing is denied.
 fn temporary(host: &Host, denied: &Denylist, questions: &[Question]) -> Option<Temporary> {
     let number = denied.numbers().next().filter(|_| !questions.iter().any(|question| question.is_denied))?;
     let directory = CString::new(host.proc("").as_os_str().as_bytes()).ok()?;
@@ -89,7 +89,7 @@ fn node_in(directory: &CStr) -> PathBuf {
 }
 
 impl Question {
-    /// `answer` is the error number, or 0.
+    /// `answer`: the error number, or 0.
     fn judge(&self, answer: i32, group: &Location) -> Result<(), Error> {
         let is_refused = answer == libc::EPERM;
         if is_refused == self.is_denied {
@@ -105,7 +105,7 @@ impl Question {
     }
 }
 
-/// One answer for each question.
+/// Runs the child; returns one answer for each question.
 fn ask(
     host: &Host,
     group: &Location,
@@ -139,7 +139,7 @@ fn ask(
         }),
         paths: &paths,
     };
-    // SAFETY: the child makes nothing but system calls, on memory that was allocated before.
+    // SAFETY: the child makes only system calls, on memory that was allocated before.
     let child = match unsafe { fork() }.map_err(|error| failed("fork", error.into()))? {
         // SAFETY: this is that child.
         ForkResult::Child => unsafe { child::answer(&task) },
@@ -147,7 +147,7 @@ fn ask(
     };
     drop(writer);
     let answers = listen(File::from(reader), deadline);
-    // It has ended, or is not to go on; in the group it would keep the group from being removed.
+    // It has ended, or must not continue: while it is in the group, the group cannot be removed.
     let _ = kill(child, Signal::SIGKILL);
     reap(child, deadline);
     match answers.map_err(|error| failed("pipe", error))? {
@@ -156,7 +156,7 @@ fn ask(
     }
 }
 
-/// One that hangs in the kernel takes no signal, and is given up at the deadline.
+/// Waits for the killed child. One that hangs in the kernel does not react, and is given up at the deadline.
 fn reap(child: Pid, deadline: Deadline) {
     while waitpid(child, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) && !deadline.has_passed() {
         std::thread::sleep(Duration::from_micros(100));
@@ -167,7 +167,7 @@ fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
-/// All that the child says; `None` if the deadline passed.
+/// Everything that the child reports; `None` if the deadline passed.
 fn listen(mut reader: File, deadline: Deadline) -> io::Result<Option<Vec<i32>>> {
     let mut bytes = Vec::new();
     loop {
@@ -185,7 +185,7 @@ fn listen(mut reader: File, deadline: Deadline) -> io::Result<Option<Vec<i32>>> 
     Ok(Some(words.iter().map(|word| i32::from_ne_bytes(*word)).collect()))
 }
 
-/// First whether the node was made and the group entered, then the answers.
+/// The report consists of two error numbers, for creating the node and for entering the group, and then the answers.
 fn read(words: &[i32], count: usize) -> Result<Vec<i32>, (&'static str, io::Error)> {
     let error = |at: usize| words.get(at).copied().unwrap_or(libc::ECHILD);
     for (at, what) in [(0, "a node to ask for"), (1, "entering the group")] {

@@ -1,5 +1,5 @@
-//! What the kernel asks of whoever confines a process, checked before anything is changed, so that the message
-//! names all that is missing.
+//! The privileges that confining a process requires, checked before anything is changed, so that the message names
+//! everything that is missing.
 
 use crate::cgroup::membership::Version;
 use crate::error::Error;
@@ -12,7 +12,7 @@ pub(super) fn check(host: &Host, version: Version) -> Result<(), Error> {
     match missing(&own, version) {
         None => Ok(()),
         Some(missing) => Err(Error::Isolation(format!(
-            "isolation by cgroup {version} takes {missing}; run gpu-coord as root, in a systemd unit as \
+            "isolation by cgroup {version} requires {missing}; run gpu-coord as root, in a systemd unit as \
              `ExecStart=+/usr/bin/gpu-coord exec AMOUNT --cgroup --user NAME -- COMMAND`"
         ))),
     }
@@ -24,11 +24,11 @@ fn missing(own: &Capabilities, version: Version) -> Option<&'static str> {
         || (version == Version::V2 && has(Capability::Bpf) && has(Capability::NetAdmin));
     match version {
         _ if !own.is_of_initial_namespace => {
-            Some("the rights of root outside of every user namespace, which this process is not")
+            Some("root's privileges in the initial user namespace, in which this process is not")
         }
         _ if is_enough => None,
-        Version::V1 => Some("CAP_SYS_ADMIN, which this process has not got"),
-        Version::V2 => Some("CAP_SYS_ADMIN, or CAP_BPF and CAP_NET_ADMIN, which this process has not got"),
+        Version::V1 => Some("CAP_SYS_ADMIN, which this process does not have"),
+        Version::V2 => Some("CAP_SYS_ADMIN, or CAP_BPF and CAP_NET_ADMIN, which this process does not have"),
     }
 }
 

@@ -1,9 +1,9 @@
 //! cgroup v1: the rules of the controller `devices` (kernel document admin-guide/cgroup-v1/devices.rst).
 //!
-//! A group allows all but its exceptions, or nothing but its exceptions. What it has of either it took from
-//! the group above when it was made. In the first kind the exceptions cannot be read back: the list stays
-//! `a *:* rwm`. In the second a rule for one node takes nothing from a rule for all nodes of a major, which
-//! therefore has to be written out.
+//! A group allows everything but its exceptions, or nothing but its exceptions; it inherits this from the group above when
+//! it is created. In the first kind the exceptions cannot be read back: the list stays `a *:* rwm`. In the second kind,
+//! denying one node has no effect on a rule that allows all nodes of a major, so such a rule has to be replaced by one
+//! rule per node.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::cgroup::denylist::Denylist;
 use crate::error::Error;
 use crate::host::node::NodeNumber;
 
-/// Minors that stay allowed one by one, beside those granted, where a rule for all of a major has to go.
+/// How many minors stay allowed one by one, besides those granted, where a rule for a whole major is replaced.
 const WRITTEN_OUT: u32 = 256;
 
 /// A line of `devices.list` that allows character devices.
@@ -41,12 +41,12 @@ enum Allowance {
     NoneBut(Vec<Allowed>),
 }
 
-/// Edits to be written, one a write, in this order.
+/// Rules to be written, one per write, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Edits {
     allow: Vec<String>,
     deny: Vec<String>,
-    /// Again, after what covered them was denied.
+    /// Allowed again after the rule that covered them was removed.
     allow_again: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ fn parse_line(line: &str) -> Option<Allowed> {
     Some(Allowed { major: part(major)?, minor: part(minor)?, access: access.trim().to_owned() })
 }
 
-/// `granted` is allowed again, which matters to a group that denied it before.
+/// The edits that deny `denied`. They allow `granted` again, in case the group denied it before.
 fn rules(policy: &Allowance, denied: &Denylist, granted: &BTreeSet<NodeNumber>) -> Result<Edits, String> {
     let rule = |number: NodeNumber| format!("c {number} rwm");
     let mut rules = Edits { deny: denied.numbers().map(rule).collect(), ..Edits::default() };
@@ -73,13 +73,13 @@ fn rules(policy: &Allowance, denied: &Denylist, granted: &BTreeSet<NodeNumber>) 
         rules.allow = granted.iter().copied().map(rule).collect();
         return Ok(rules);
     };
-    // Not more than the group above is likely to allow: it is asked for all of a rule's access in one.
+    // Only `rw`: the kernel refuses a rule if the group above does not allow all of its access.
     let missing = granted.iter().filter(|number| !allowed.iter().any(|allowed| allowed.opens(**number)));
     rules.allow = missing.map(|number| format!("c {number} rw")).collect();
     for wide in allowed.iter().filter(|allowed| allowed.minor.is_none() && allowed.access != "m") {
         let Some(major) = wide.major else {
             let problem =
-                "the group allows every character device by a rule of its own, from which none can be taken";
+                "the group allows every character device with a single rule, from which none can be excluded";
             return Err(problem.to_owned());
         };
         if denied.spans.iter().any(|span| span.major == major) {
@@ -95,7 +95,7 @@ fn rules(policy: &Allowance, denied: &Denylist, granted: &BTreeSet<NodeNumber>) 
     Ok(rules)
 }
 
-/// Denies to the group at `directory` what is denied, and allows what is granted.
+/// Makes the group at `directory` deny `denied` and allow `granted`.
 pub(crate) fn set(directory: &Path, denied: &Denylist, granted: &BTreeSet<NodeNumber>) -> Result<(), Error> {
     let path = directory.join("devices.list");
     let list = fs::read_to_string(&path).map_err(|error| refused("read", &path, &error))?;
@@ -106,7 +106,7 @@ pub(crate) fn set(directory: &Path, denied: &Denylist, granted: &BTreeSet<NodeNu
     write(&directory.join("devices.allow"), &rules.allow_again)
 }
 
-/// The kernel takes one rule with each write.
+/// Writes rules. The kernel accepts one rule per write.
 fn write(path: &Path, rules: &[String]) -> Result<(), Error> {
     if rules.is_empty() {
         return Ok(());
@@ -127,8 +127,7 @@ fn refused(action: &str, path: &Path, error: &std::io::Error) -> Error {
 fn explain(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EPERM) => {
-            "the kernel allows it to CAP_SYS_ADMIN alone, and allows nothing that the group above denies"
-                .to_owned()
+            "this requires CAP_SYS_ADMIN, and nothing can be allowed that the group above denies".to_owned()
         }
         _ => error.to_string(),
     }

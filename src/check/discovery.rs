@@ -1,7 +1,7 @@
 //! The discovery script of Flink's GPU driver, and what it is called with.
 //!
-//! The driver calls `PATH AMOUNT ARGS` as one text that Java divides at blanks: there is no shell and no quoting, so
-//! that quotes reach the script and a path with a blank leads nowhere.
+//! The driver passes `PATH AMOUNT ARGS` as one string, which Java splits at blanks. There is no shell and no quoting:
+//! quotes reach the script, and a path with a blank does not work.
 //!
 //! Source: Flink, `GPUDriver`.
 
@@ -12,27 +12,27 @@ use crate::nearest::nearest;
 
 /// Flink's own, where no path is set.
 const STOCK: &str = "plugins/external-resource-gpu/nvidia-gpu-discovery.sh";
-/// Of the variables that set the option for TaskManagers.
+/// What the environment variables that enable coordination begin with.
 pub(super) const COORDINATES: &str = "GPU_COORD_ENABLE_COORDINATION";
-/// All that it knows. It passes over any other word.
+/// The only options that Flink's own script knows. It ignores any other word.
 const OF_STOCK: [&str; 2] = ["--enable-coordination-mode", "--coordination-file"];
 
-/// One call, as it is configured; each text with its line.
+/// One call of the script as it is configured, each text with its line.
 pub(super) struct Script<'a> {
     /// The key of the path.
     pub(super) key: String,
-    /// The resource, as Flink calls it.
+    /// The name of the resource in Flink's configuration.
     pub(super) name: &'a str,
     pub(super) amount: (u128, usize),
     pub(super) path: Option<(String, usize)>,
     pub(super) args: Option<(String, usize)>,
-    /// Whether there are more GPUs to be seen than this TaskManager's.
+    /// Whether the TaskManager sees all GPUs of its host and not only its own.
     pub(super) sees_the_host: bool,
-    /// Whether the environment of the TaskManagers has a word on coordination.
+    /// Whether a variable in the environment of the TaskManagers sets coordination.
     pub(super) has_variable: bool,
 }
 
-/// Which program it is, as far as its name tells.
+/// Which program the script is, judged by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Program {
     GpuCoord,
@@ -52,7 +52,7 @@ impl Script<'_> {
                 None => findings.extend(self.words(program, &words, *line, rules)),
             }
         }
-        // A misspelt option may have been meant to be that.
+        // Otherwise a misspelt option may have been meant to enable it.
         if findings.is_empty() {
             findings.extend(self.uncoordinated(program, rules));
         }
@@ -89,7 +89,7 @@ impl Script<'_> {
         program(Path::new(path))
     }
 
-    /// What the program makes of words that reach it as they are written.
+    /// What the program would say about the words of the args, which reach it as they are written.
     fn words(&self, program: Program, words: &[&str], line: usize, rules: &Rules<'_>) -> Vec<Finding> {
         match program {
             Program::GpuCoord => {
@@ -105,7 +105,7 @@ impl Script<'_> {
         }
     }
 
-    /// Whoever says `--no-coordination` means it.
+    /// A finding if nothing enables coordination. `--no-coordination` counts as intended.
     fn uncoordinated(&self, program: Program, rules: &Rules<'_>) -> Option<Finding> {
         let (args, line) = self.args.as_ref().map_or(("", self.amount.1), |(args, line)| (args, *line));
         let says = |word: &str| args.split_ascii_whitespace().any(|other| other == word);
@@ -122,7 +122,7 @@ impl Script<'_> {
         Some(Finding::new(line, text.to_owned()))
     }
 
-    /// Of which resource, and whether they can be had.
+    /// Checks the amount against shared devices and against the host.
     fn units(&self, program: Program, rules: &Rules<'_>, findings: &mut Vec<Finding>) {
         let (amount, line) = self.amount;
         let is_ours = program == Program::GpuCoord;
@@ -149,7 +149,7 @@ impl Script<'_> {
         }
     }
 
-    /// What an option of the args says.
+    /// The value of an option in the args.
     fn value(&self, option: &str) -> Option<&str> {
         let mut words = self.args.as_ref()?.0.split_ascii_whitespace();
         while let Some(word) = words.next() {
@@ -174,7 +174,7 @@ fn program(path: &Path) -> Program {
     }
 }
 
-/// What a shell would do, and Flink does not.
+/// What in the args only a shell would understand.
 fn unquoted(args: &str, words: &[&str]) -> Option<String> {
     if args.contains(['"', '\'', '\\']) {
         let shown: Vec<String> = words.iter().map(|word| format!("[{word}]")).collect();

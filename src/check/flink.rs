@@ -1,7 +1,7 @@
 //! The external resources of a Flink configuration.
 //!
-//! Flink warns of none of these mistakes where anybody looks: the TaskManager starts, advertises its GPUs, and its
-//! jobs are told of none (or of the same ones as the next TaskManager's).
+//! Flink reports none of these mistakes where anybody looks: the TaskManager starts and advertises its GPUs, but its jobs
+//! see none, or the same ones as those of the next TaskManager.
 //!
 //! Source: Flink, `ExternalResourceUtils`, `ExternalResourceOptions`, and its page "External Resources".
 
@@ -20,16 +20,16 @@ pub(super) const ARGS: &str = "param.discovery-script.args";
 /// What starts the TaskManagers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deployment {
-    /// Nothing says it: most likely a standalone cluster.
+    /// Not known: most likely a standalone cluster.
     Unknown,
-    /// The Kubernetes operator: a pod each, which sees no GPU but its own.
+    /// The Kubernetes operator: each TaskManager is a pod, which sees only its own GPUs.
     Operator,
 }
 
-/// The settings, looked at together.
+/// All settings of a configuration, checked together.
 pub(super) struct Flink<'a> {
     pub(super) settings: &'a [Setting],
-    /// Where a key is set twice the last one holds.
+    /// If a key is set twice, the last setting counts.
     by_key: BTreeMap<&'a str, &'a Setting>,
     deployment: Deployment,
     rules: &'a Rules<'a>,
@@ -60,7 +60,7 @@ impl<'a> Flink<'a> {
         self.get(&format!("{PREFIX}.{name}.{option}"))
     }
 
-    /// The resources that are in force, and where they are listed.
+    /// The resources that are enabled, and the line that lists them.
     fn names(&mut self) -> (usize, BTreeSet<String>) {
         let Some(list) = self.get(LIST) else { return (1, BTreeSet::new()) };
         let items = match &list.value {
@@ -78,7 +78,7 @@ impl<'a> Flink<'a> {
         (list.line, names)
     }
 
-    /// One that is in force; `listed`: where.
+    /// Checks an enabled resource; `listed`: the line that lists it.
     fn resource(&mut self, name: &str, listed: usize) {
         let amount = self.amount(name, listed);
         self.factory(name, listed);
@@ -97,7 +97,7 @@ impl<'a> Flink<'a> {
         };
         let text = setting.value.text();
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        // More digits than a `u128` has are more than Flink takes, too.
+        // A number that does not fit into a `u128` is more than Flink accepts, too.
         let amount = is_number.then(|| text.parse().unwrap_or(u128::MAX)).filter(|amount| *amount > 0);
         if amount.is_none() {
             self.say(
@@ -126,7 +126,7 @@ impl<'a> Flink<'a> {
         }
     }
 
-    /// Whether the driver is Flink's for GPUs, or is meant to be.
+    /// Whether the driver is Flink's GPU driver, or is meant to be.
     pub(super) fn is_gpu(&self, name: &str) -> bool {
         match self.of(name, "driver-factory.class") {
             Some(setting) => is_near_factory(&setting.value.text()),
@@ -174,7 +174,7 @@ pub(super) fn is_near(word: &str, other: &str) -> bool {
     nearest(word, [other].into_iter()).is_some()
 }
 
-/// Another resource's factory (`...fpga.FPGADriverFactory`) is near to that of GPUs, and meant as it is.
+/// The factory of another resource (`...fpga.FPGADriverFactory`) is similar to that of GPUs, but not a mistake.
 fn is_near_factory(class: &str) -> bool {
     let lower = class.to_lowercase();
     let is_bare = !class.contains('.') && is_near(class, "GPUDriverFactory");

@@ -1,4 +1,4 @@
-//! The keys of a Flink configuration that are near to those of external resources, and that Flink passes over.
+//! The keys of a Flink configuration that resemble those of external resources, and that Flink ignores.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,11 @@ use super::flink::{ARGS, Flink, LIST, PATH, PREFIX, is_near};
 use super::settings::Setting;
 use crate::nearest::nearest;
 
-/// What can be set of a resource; and `param.` with anything.
+/// The options of a resource, besides `param.` with any name.
 const OPTIONS: [&str; 4] = ["amount", "driver-factory.class", "kubernetes.config-key", "yarn.config-key"];
 
 impl Flink<'_> {
-    /// `names`: the resources that are in force.
+    /// `names`: the resources that are enabled.
     pub(super) fn check_keys(&mut self, names: &BTreeSet<String>) {
         let mut told = BTreeSet::new();
         for setting in self.settings {
@@ -34,7 +34,7 @@ impl Flink<'_> {
         }
     }
 
-    /// `rest`: `gpu.amount`. `told`: the resources of which it was said that they are not in force.
+    /// `rest`: `gpu.amount`. `told`: the resources that have been reported as not enabled.
     fn option(&mut self, rest: &str, line: usize, names: &BTreeSet<String>, told: &mut BTreeSet<String>) {
         // A name can have dots.
         let mut divided = rest.match_indices('.').map(|(at, _)| (&rest[..at], &rest[at + 1..]));

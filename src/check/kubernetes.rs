@@ -1,12 +1,12 @@
-//! A Kubernetes manifest, of whatever kind: pods and Flink configurations are found where they lie.
+//! A Kubernetes manifest of any kind: pods and Flink configurations are found wherever they are.
 //!
-//! A pod is a map with `containers`, so that what has a pod within (a Deployment, a CronJob, a List, the
-//! FlinkDeployment of Flink's operator, a resource of any other operator) needs no rule of its own.
+//! A pod is any map with `containers`, so resources that contain a pod (a Deployment, a CronJob, a List, the
+//! FlinkDeployment of Flink's operator, a resource of any other operator) need no rules of their own.
 
 use super::{Finding, Rules, flink, legacy, pod, settings, yaml};
 use crate::config::yaml::{Entry, Node, Problem, get};
 
-/// The keys of a ConfigMap under which Flink is given its configuration.
+/// The keys of a ConfigMap under which Flink finds its configuration.
 const LEGACY: &str = "flink-conf.yaml";
 const STANDARD: &str = "config.yaml";
 
@@ -16,7 +16,7 @@ pub(super) fn check(root: Node<'_, '_>, rules: &Rules<'_>) -> Result<Vec<Finding
     Ok(findings)
 }
 
-/// `within`: the object that it is a part of, as messages name it.
+/// `within`: the object that contains the node, as messages name it.
 fn walk(
     node: Node<'_, '_>,
     within: &str,
@@ -46,14 +46,14 @@ fn walk(
     Ok(())
 }
 
-/// `Deployment trainer`, of a map that is an object.
+/// The kind and name of a map that is an object: `Deployment trainer`.
 fn object(entries: &[Entry<'_, '_>]) -> Option<String> {
     let kind = get(entries, "kind").and_then(Node::text)?;
     let name = get(entries, "metadata").and_then(|metadata| metadata.get("name")).and_then(Node::text);
     Some(format!("{kind} {}", name.unwrap_or_else(|| "without a name".to_owned())))
 }
 
-/// A standalone cluster on Kubernetes has its configuration there.
+/// A standalone cluster on Kubernetes has its configuration in a ConfigMap.
 fn config_map(entries: &[Entry<'_, '_>], rules: &Rules<'_>) -> Result<Vec<Finding>, Problem> {
     let Some(data) = get(entries, "data").and_then(Node::entries) else { return Ok(Vec::new()) };
     let mut findings = Vec::new();

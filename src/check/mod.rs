@@ -1,15 +1,14 @@
 //! What is wrong with a configuration before it is deployed: pure rules over texts.
 //!
-//! A file is read as what it is:
+//! How a file is read:
 //!
-//! * `flink-conf*`: lines as Flink 1.x reads them (`settings`), which is no YAML.
-//! * A YAML document with `apiVersion` or `kind`: a Kubernetes manifest (`kubernetes`), of whatever kind; what is
-//!   looked for are pods, Flink configurations of its operator, and ConfigMaps that hold one.
-//! * Any other YAML document: `config.yaml` of Flink (`flink`, `keys`, `discovery`).
+//! * `flink-conf*`: line by line, as Flink 1.x does (`settings`). This is not YAML.
+//! * A YAML document with `apiVersion` or `kind`: a Kubernetes manifest (`kubernetes`) of any kind. It is searched for
+//!   pods, Flink configurations of Flink's operator, and ConfigMaps that contain one.
+//! * Any other YAML document: Flink's `config.yaml` (`flink`, `keys`, `discovery`).
 //!
-//! What is found is an answer, and so goes to stdout: `FILE:LINE: TEXT`, and before it `OVER=NAME=COUNT` if it is more
-//! than one share of what is shared. `OK` alone says that nothing was found in any of the files. A file that cannot
-//! be understood is no answer, but an error.
+//! Findings are the answer, and so go to stdout: `FILE:LINE: TEXT`, preceded by `OVER=NAME=COUNT` if more than one share
+//! is requested. A lone `OK` says that nothing was found in any file. A file that cannot be understood is an error.
 
 mod discovery;
 mod flink;
@@ -35,27 +34,27 @@ pub(crate) struct Finding {
     over: Option<(String, u128)>,
 }
 
-/// What a text is held against.
+/// What a text is checked against.
 pub(crate) struct Rules<'a> {
-    /// What our own configuration says: of what is shared, and of our options.
+    /// Our own configuration: what is shared, and our options.
     pub(crate) config: Option<&'a Config>,
-    /// What our own command line says of words as Flink would call it with them.
+    /// Why our own command line would refuse these words, if Flink called it with them.
     pub(crate) refusal: &'a dyn Fn(&[&str]) -> Option<String>,
     /// The host that a text is for.
     pub(crate) host: Option<HostRules<'a>>,
 }
 
 pub(crate) struct HostRules<'a> {
-    /// How many units there are, or why a list names none.
+    /// How many such units there are, or what is wrong with a list.
     pub(crate) offered: &'a dyn Fn(&Offered<'_>) -> Result<usize, String>,
     /// The executable that a path leads to, or what is wrong with it.
     pub(crate) executable: &'a dyn Fn(&Path) -> Result<PathBuf, String>,
 }
 
-/// What units are asked for, as the options have it.
+/// Which units are requested, as the options say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Offered<'a> {
-    /// `None`: the one that is given if nothing is said.
+    /// `None`: the default resource.
     pub(crate) resource: Option<&'a str>,
     pub(crate) devices: Option<&'a str>,
     pub(crate) exclude: Option<&'a str>,
@@ -66,7 +65,7 @@ impl Rules<'_> {
         self.config?.sharing.as_ref()
     }
 
-    /// Whether an owner is given at most one unit of a resource.
+    /// Whether an owner gets at most one unit of a resource.
     fn is_single(&self, resource: &str) -> bool {
         let sharing = self.sharing().filter(|sharing| sharing.fails_requests_greater_than_one);
         let mut shared = sharing.iter().flat_map(|sharing| &sharing.resources);
@@ -79,7 +78,7 @@ impl Rules<'_> {
         resources.flat_map(|it| [Some(it.name.as_str()), it.rename.as_deref()]).flatten().collect()
     }
 
-    /// More than one share. `who` asks for them.
+    /// The finding that `who` asks for more than one share, if it does.
     fn over(&self, line: usize, who: &str, resource: &str, amount: u128) -> Option<Finding> {
         (amount > 1 && self.is_single(resource)).then(|| Finding {
             line,
@@ -104,7 +103,7 @@ pub(crate) fn check(file: &Path, text: &str, rules: &Rules<'_>) -> Result<Vec<Fi
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let mut findings = if is_legacy(&name) { legacy(text, rules) } else { yaml(text, rules)? };
     findings.sort_by_key(|finding| finding.line);
-    // An alias says again what its anchor said.
+    // An alias repeats the findings of its anchor.
     findings.dedup();
     Ok(findings)
 }
@@ -127,7 +126,9 @@ fn yaml(text: &str, rules: &Rules<'_>) -> Result<Vec<Finding>, Problem> {
             continue;
         }
         let entries = root.entries().ok_or_else(|| {
-            root.problem("is neither a configuration of Flink nor a Kubernetes manifest: keys with values")
+            root.problem(
+                "is neither a Flink configuration nor a Kubernetes manifest, which are keys with values",
+            )
         })?;
         if entries.iter().any(|(name, ..)| name == "kind" || name == "apiVersion") {
             findings.extend(kubernetes::check(root, rules)?);
@@ -139,12 +140,12 @@ fn yaml(text: &str, rules: &Rules<'_>) -> Result<Vec<Finding>, Problem> {
     Ok(findings)
 }
 
-/// As they are printed.
+/// The findings as they are printed.
 pub(crate) fn lines(file: &Path, findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
         let over = finding.over.as_ref().map(|(name, count)| format!("OVER={name}={count}"));
         let place = format!("{}:{}: {}", file.display(), finding.line, finding.text);
-        // A name in a manifest, and that of the file, can hold a line end and what a terminal obeys.
+        // A name in a manifest, or of a file, can contain newlines and control characters.
         over.into_iter().chain([place]).map(|line| plain::escaped(&line) + "\n").collect::<String>()
     };
     findings.iter().map(line).collect()

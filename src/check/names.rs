@@ -1,14 +1,14 @@
-//! What the resources of device plugins are called, and what a misspelt name was meant to be.
+//! The names of device plugins' resources, and what a misspelt name was meant to be.
 
 use crate::nearest::nearest;
 
 const DOMAINS: [&str; 2] = ["nvidia.com", "amd.com"];
-/// What NVIDIA's plugin, and AMD's as to the first, offers beside MIG instances.
+/// What NVIDIA's plugin offers besides MIG instances. AMD's offers only the first.
 const DEVICES: [&str; 2] = ["gpu", "gpu.shared"];
-/// Of other plugins, which use these domains too, and near to ours.
+/// Names of other plugins in these domains that resemble the ones above.
 const OF_OTHERS: [&str; 3] = ["vgpu", "pgpu", "gpumem"];
 
-/// Whether a resource is one that Kubernetes does not count itself.
+/// Whether a resource is not one of Kubernetes' own.
 pub(super) fn is_extended(name: &str) -> bool {
     name.contains('/')
 }
@@ -43,7 +43,7 @@ pub(super) fn mistake(name: &str, known: &[&str]) -> Option<String> {
 }
 
 fn wrong(name: &str, meant: String) -> String {
-    format!("`{name}` is no resource of a device plugin; did you mean `{meant}`?")
+    format!("`{name}` is not a resource of a device plugin; did you mean `{meant}`?")
 }
 
 /// The resources of Kubernetes itself have no domain, and none of them is a GPU.
@@ -127,7 +127,7 @@ mod tests {
             ("nvidia.com.gpu",         "nvidia.com/gpu"),
             ("amd-gpu",                "amd.com/gpu"),
         ] {
-            let says = format!("`{name}` is no resource of a device plugin; did you mean `{meant}`?");
+            let says = format!("`{name}` is not a resource of a device plugin; did you mean `{meant}`?");
             assert_eq!(mistake(name, &["nvidia.com/small"]), Some(says));
         }
         for name in ["nvidia.com/mig-10gb", "nvidia.com/mig-1g", "nvidia.com/mig-", "nvidia.com/mig-g.gb"] {

@@ -1,8 +1,8 @@
-//! The containers of a pod, and what they ask for.
+//! The containers of a pod and the resources that they request.
 //!
-//! A device plugin's resources cannot be overcommitted: a limit is needed, a request has to equal it, and both are
-//! whole numbers. Containers run at once and each has its own; init containers run before them, and one after the
-//! other, save those that stay (`restartPolicy: Always`).
+//! A device plugin's resources cannot be overcommitted: a limit is required, a request has to equal it, and both are
+//! whole numbers. Containers run at the same time, each with resources of its own. Init containers run before them, one
+//! after the other, except those that stay (`restartPolicy: Always`).
 //!
 //! Source: kubernetes.io, "Schedule GPUs", "Init Containers: Resource sharing within containers".
 
@@ -13,7 +13,7 @@ use super::{Finding, Offered, Rules, names};
 use crate::config::yaml::{Entry, Node, Problem, get};
 use crate::nearest::nearest;
 
-/// Where containers are listed, and how one is called in a message.
+/// The keys that list containers, and the name of such a container in messages.
 const LISTS: [(&str, &str); 3] = [
     ("initContainers", "init container"),
     ("containers", "container"),
@@ -27,16 +27,16 @@ struct Written {
     line: usize,
 }
 
-/// What one container asks for of one resource.
+/// What one container requests of one resource.
 struct Demand {
     resource: String,
     amount: u128,
     line: usize,
-    /// Whether it is held while the containers run.
+    /// Whether it is held while the containers run, and not only before.
     stays: bool,
 }
 
-/// `entries`: of a map that may be a pod.
+/// `entries`: those of a map that may be a pod.
 pub(super) fn check(
     entries: &[Entry<'_, '_>],
     within: &str,
@@ -104,7 +104,7 @@ impl Container<'_> {
         }
     }
 
-    /// The limit decides; at least one of both is there.
+    /// At least one of limit and request must be given; the limit decides.
     fn resource(&mut self, name: &str, limit: Option<&Written>, request: Option<&Written>) -> Option<Demand> {
         let asked = limit.or(request)?;
         let mistake = names::mistake(name, &self.rules.known());
@@ -172,7 +172,7 @@ fn amounts(part: Option<Node<'_, '_>>, what: &str) -> Result<BTreeMap<String, Wr
     entries.into_iter().map(amount).collect()
 }
 
-/// What the whole pod needs at one time and this host does not have.
+/// What the pod needs at the same time, but this host does not have.
 fn too_many(requests: &[Demand], within: &str, rules: &Rules<'_>) -> Vec<Finding> {
     let Some(host) = &rules.host else { return Vec::new() };
     let mut needs: BTreeMap<&str, (u128, u128, usize)> = BTreeMap::new();

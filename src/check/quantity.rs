@@ -2,15 +2,15 @@
 //!
 //! Source: kubernetes.io, "Quantity" in the API reference.
 
-/// Why a text is no amount of devices.
+/// Why a text is not an amount of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
     NoQuantity,
-    /// Less than none, or a part of one.
+    /// Negative, or a fraction.
     NotWhole,
 }
 
-/// A whole number of units; more than a `u128` holds is as many as that.
+/// A whole number of units. A larger one than a `u128` holds becomes the largest.
 pub(super) fn whole(text: &str) -> Result<u128, Mistake> {
     let (is_negative, digits) = match text.strip_prefix(['-', '+']) {
         Some(rest) => (text.starts_with('-'), rest),
@@ -34,7 +34,7 @@ pub(super) fn whole(text: &str) -> Result<u128, Mistake> {
     scaled(digits.trim_start_matches('0'), after.len(), base, exponent).ok_or(Mistake::NotWhole)
 }
 
-/// What a suffix multiplies by, as a power.
+/// The factor of a suffix, as base and exponent.
 fn scale(suffix: &str) -> Option<(u128, i32)> {
     let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
     let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
@@ -48,7 +48,8 @@ fn scale(suffix: &str) -> Option<(u128, i32)> {
     Some((10, exponent.parse().ok().filter(|exponent: &i32| exponent.abs() <= 1000)?))
 }
 
-/// `digits` has `fraction` digits behind the point, and is not 0. None if it is not whole.
+/// `digits`, the last `fraction` of which are behind the point and which are not 0, times a power. `None` if that is not
+/// a whole number.
 fn scaled(digits: &str, fraction: usize, base: u128, exponent: i32) -> Option<u128> {
     let mut number: u128 = digits.parse().unwrap_or(u128::MAX);
     let divisions = fraction + if exponent < 0 { exponent.unsigned_abs() as usize } else { 0 };

@@ -1,4 +1,4 @@
-//! The settings of a Flink configuration: dotted keys with values, wherever they stand.
+//! The settings of a Flink configuration: dotted keys with values.
 
 use super::Finding;
 use crate::config::yaml::{Node, Problem};
@@ -18,7 +18,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// A list as Flink writes it into one text.
+    /// A list in the way in which Flink writes it as one string.
     pub(super) fn text(&self) -> String {
         match self {
             Value::Text(text) => text.clone(),
@@ -27,7 +27,7 @@ impl Value {
     }
 }
 
-/// Those of Flink 2.x, where keys are nested or dotted as one likes.
+/// The settings of Flink 2.x, where keys can be nested, dotted or both.
 pub(super) fn nested(root: Node<'_, '_>) -> Result<Vec<Setting>, Problem> {
     let mut settings = Vec::new();
     collect(root, "", &mut settings)?;
@@ -55,7 +55,7 @@ fn collect(map: Node<'_, '_>, prefix: &str, settings: &mut Vec<Setting>) -> Resu
     Ok(())
 }
 
-/// Those of Flink 1.x: a line each, up to a `#`, and what its parser makes of ours without a word.
+/// The settings of Flink 1.x, one per line and up to a `#`, and what its parser silently ignores or misreads.
 ///
 /// Source: Flink, `loadLegacyYAMLResource`.
 pub(super) fn legacy(text: &str) -> (Vec<Setting>, Vec<Finding>) {

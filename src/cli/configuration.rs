@@ -17,12 +17,12 @@ use crate::host::Host;
 use crate::host::deadline::Deadline;
 use crate::notes::Notes;
 
-/// None is larger.
+/// In bytes.
 const LARGEST: u64 = 64 << 20;
-/// Read if it is there.
+/// Read if it exists.
 const DEFAULT: &str = "/etc/gpu-coord/config.yaml";
 
-/// The file that `--config` names has to be there.
+/// Reads the configuration. The file that `--config` names must exist.
 pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Config>, Error> {
     let path = common.config.as_deref().unwrap_or(Path::new(DEFAULT));
     let _guard = common.config.as_deref().and_then(|path| guard(common, path));
@@ -42,28 +42,28 @@ pub(super) fn read(common: &Common, notes: &mut Notes) -> Result<Option<Config>,
         .map_err(|found| problem(found.line, found.column, found.text))?;
     for key in &config.ignored {
         notes.detail(format!(
-            "{}: {key} is for the Kubernetes device plugin, and says nothing here",
+            "{}: {key} is for the Kubernetes device plugin, and is ignored here",
             path.display()
         ));
     }
     Ok(Some(Config { path: path.to_owned(), ..config }))
 }
 
-/// Bounds what follows where the file lies on a file system that can hang, by what the deadline is so far.
+/// Bounds what follows, by the deadline as known so far, if the file is on a file system that can hang.
 fn guard(common: &Common, path: &Path) -> Option<Guard> {
     let what = || format!("the file system of {}, which does not answer", path.display());
     let may_hang = place::may_hang(&Host::new(&common.root), path);
     may_hang.then(|| watchdog::guard(Deadline::after(common.deadline), what()))
 }
 
-/// Of a pipe, or of a device but the null device, the end might never come; nor would it of some files of the
-/// kernel, which say so if they are not to wait.
+/// The contents. A pipe or a device, except for the null device, might never end and is refused; files of the kernel that
+/// never end report that with `O_NONBLOCK`.
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
-    // Not by the standard library, which asks twice where nothing is.
+    // Not with the standard library, which makes two calls if there is no file.
     let kind = SFlag::from_bits_truncate(stat(path)?.st_mode) & SFlag::S_IFMT;
-    // A directory is refused by its own name.
+    // For a directory, reading fails with an error that says so.
     if !(kind == SFlag::S_IFREG || kind == SFlag::S_IFDIR || path == Path::new("/dev/null")) {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let mut contents = Vec::new();
@@ -80,7 +80,7 @@ pub(super) fn defaults(config: &Config) -> Result<Vec<Variable>, Error> {
     if let Some(Preset { name, position, .. }) = config.options.iter().find(|option| !known(option)) {
         let near = variables::nearest_option(name).filter(|near| near != name);
         let hint = near.map(|near| format!("; did you mean `{near}`?"));
-        let problem = format!("`{name}` is no option that can be set here{}", hint.unwrap_or_default());
+        let problem = format!("`{name}` is not an option that can be set here{}", hint.unwrap_or_default());
         return Err(config.error(*position, problem));
     }
     Ok(config.options.iter().map(|option| Variable::of_option(config, option)).collect())

@@ -1,4 +1,4 @@
-//! The environment: read here, once, and nowhere else.
+//! The environment, which is read here, once, and nowhere else.
 
 #![expect(unsafe_code, reason = "the auxiliary vector has no safe wrapper")]
 
@@ -9,33 +9,34 @@ use crate::host::owner::Service;
 use crate::notes::Notes;
 use crate::visible::Variables;
 
-/// What the environment says beside options.
+/// What the environment says apart from options.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
-    /// What the service manager says of the unit that this process belongs to.
+    /// What the service manager says about the unit that this process belongs to.
     pub(crate) service: Service,
     /// The variables that hide devices.
     pub(crate) visible: Variables,
-    /// The grant of the `gpu-coord exec` that we run inside of, as it told it.
+    /// The grant of the `gpu-coord exec` that we run inside, as it has set it.
     pub(crate) grant: Option<String>,
-    /// Whoever reads wants no colours: `NO_COLOR` (no-color.org), or a terminal that has none.
+    /// Whether to use no colours: `NO_COLOR` (no-color.org) is set, or the terminal has none.
     pub(crate) no_color: bool,
     /// Where Flink is.
     pub(crate) flink_home: Option<String>,
     /// The PATH that was inherited.
     pub(crate) path: Option<OsString>,
-    /// Run with another user's rights (AT_SECURE): nothing that its caller could set is believed.
+    /// Whether the program runs with more privileges than its caller (AT_SECURE): nothing that the caller could set is
+    /// trusted.
     pub(crate) is_privileged: bool,
 }
 
 impl Surroundings {
-    /// Where children are looked for, if not where the inherited PATH says.
+    /// The PATH to search for tools, if not the inherited one.
     pub(crate) fn search_path(&self) -> Option<OsString> {
         self.is_privileged.then(|| "/usr/sbin:/usr/bin:/sbin:/bin".into())
     }
 }
 
-/// All that is ever read of the environment.
+/// Everything that is ever read from the environment.
 #[derive(Debug)]
 pub(crate) struct Environment {
     /// The `GPU_COORD_` variables that are set and not empty.
@@ -70,7 +71,7 @@ impl Environment {
         }
     }
 
-    /// The variables that set options: none of them if the caller has fewer rights than the program.
+    /// The variables that set options; none if the caller has fewer privileges than the program.
     pub(super) fn trusted(&self, notes: &mut Notes) -> &[Variable] {
         if !self.surroundings.is_privileged {
             return &self.variables;
@@ -82,8 +83,8 @@ impl Environment {
     }
 }
 
-/// Whether the kernel started this program with more rights than its caller has: set-user-ID,
-/// set-group-ID or file capabilities.
+/// Whether the kernel started this program with more privileges than its caller has: set-user-ID, set-group-ID or file
+/// capabilities.
 fn is_privileged() -> bool {
     // SAFETY: reads a word of the auxiliary vector, which outlives every thread.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

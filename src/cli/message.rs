@@ -1,4 +1,4 @@
-//! What clap refuses, in one line of our words.
+//! Turns what clap refuses into one line in our own words.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
@@ -7,7 +7,7 @@ use super::variables;
 use crate::error::Error;
 use crate::nearest::nearest;
 
-/// Where the words came from that clap refuses.
+/// Where the refused words came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Medium {
     CommandLine,
@@ -15,7 +15,7 @@ pub(super) enum Medium {
     File,
 }
 
-/// `command` is the one that was chosen, or the whole program's before one was.
+/// `command`: the chosen command, or the whole program's parser if none was chosen yet.
 pub(super) fn explain(error: &clap::Error, command: &Command, medium: Medium) -> Error {
     let refusal = Refusal { error, command, medium };
     Error::Usage(refusal.message())
@@ -59,7 +59,7 @@ impl Refusal<'_> {
         }
     }
 
-    /// An option whose value may be left out takes it behind `=` alone.
+    /// Advice if the word may be the value of an option with an optional value, which must follow after `=`.
     fn behind_equals(&self, word: &str) -> Option<String> {
         let takes = |arg: &&Arg| {
             let values = arg.get_possible_values();
@@ -75,7 +75,7 @@ impl Refusal<'_> {
         Some(format!("if it is the value of --{option}, write `--{option}={word}`"))
     }
 
-    /// That of an option which may be known by others too.
+    /// The main name of an option, which may have aliases.
     fn main_name(&self, name: &str) -> Option<&str> {
         let mut arguments = self.command.get_arguments();
         arguments.find(|arg| longs(arg).any(|long| long == name))?.get_long()
@@ -90,7 +90,7 @@ impl Refusal<'_> {
         format!("{argument} cannot be `{value}`: {}", self.expected())
     }
 
-    /// What the parser of the value says that it takes.
+    /// What the parser of the value says it accepts.
     fn expected(&self) -> String {
         if let Some(source) = std::error::Error::source(self.error) {
             return source.to_string();
@@ -136,11 +136,11 @@ impl Refusal<'_> {
     }
 
     fn help(&self) -> String {
-        // Of itself AMOUNT is no word that could be typed.
+        // AMOUNT itself is not a word that could be typed.
         format!("see `{} --help`", self.form().replace("AMOUNT", "1"))
     }
 
-    /// The command as it is typed, without its options.
+    /// The command as typed, without options.
     fn form(&self) -> String {
         match self.command.get_name() {
             name if name.starts_with("gpu-coord") => name.to_owned(),

@@ -1,8 +1,8 @@
 //! The command line: what can be asked, and how the answer and the notes leave the program.
 //!
-//! * `arguments`: the words before clap reads them. `options`, `values` and `late`: what clap reads.
-//!   `message`: what it refuses. `parse`: all of that in order.
-//! * `environment`: the one reader of the environment. `variables`: the options that it sets.
+//! * `arguments`: the words before clap parses them. `options`, `values` and `late`: what clap parses. `message`: what it
+//!   refuses. `parse`: all of these in order. `configuration`: the configuration file.
+//! * `environment`: the only reader of the environment. `variables`: the options that it sets.
 //! * `watchdog`: the end of a run that hangs. `output`: the answer on stdout. `report`: everything on stderr.
 //!
 //! Not here: what a command does (`commands`).
@@ -39,7 +39,7 @@ use crate::error::Error;
 use crate::host::deadline::Deadline;
 use crate::notes::Notes;
 
-/// For what is said before `--deadline` is known; its default.
+/// The default of `--deadline`, for what is printed before the option is known.
 pub(crate) const DEFAULT_DEADLINE: Duration = Duration::from_secs(8);
 
 /// What this process was started to do.

@@ -1,13 +1,13 @@
 //! How the answer and the messages leave the program.
 //!
-//! Nothing here waits past the deadline: a stream is polled before each write, and a write is at most
-//! `PIPE_BUF` bytes, for which a pipe that polls as writable has room (unless another process fills it in
-//! between). `O_NONBLOCK` would be simpler, but it belongs to the open file, which is also the parent's.
+//! Nothing here waits past the deadline: a stream is polled before each write, and a write has at most `PIPE_BUF` bytes,
+//! for which a pipe that polls as writable has room (unless another process fills it in between). `O_NONBLOCK` would be
+//! simpler, but it belongs to the open file description, which we share with the parent.
 //!
 //! stdout carries the answer, and every failure to write it is an error. stderr is best effort: a message
 //! that cannot be written must not change what the program does.
 
-#![expect(unsafe_code, reason = "a terminal is asked its size")]
+#![expect(unsafe_code, reason = "the size of a terminal is read with ioctl(2)")]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -32,7 +32,7 @@ impl Stdout {
         Stdout { stream: io::stdout(), at_start }
     }
 
-    /// Waits until an answer could be written. To be called before anything is locked or recorded.
+    /// Waits until an answer could be written. Must be called before anything is locked or recorded.
     pub(crate) fn ready(&self, deadline: Deadline) -> Result<(), Error> {
         let stream = self.descriptor()?;
         can_write(stream).map_err(output)?;
@@ -44,13 +44,13 @@ impl Stdout {
         write_all(self.descriptor()?, text.as_bytes(), deadline)
     }
 
-    /// What reads it, if that is a terminal.
+    /// The terminal, if it is one.
     pub(crate) fn terminal(&self, no_color: bool) -> Option<Terminal> {
         let stream = self.descriptor().ok().filter(|stream| nix::unistd::isatty(*stream).unwrap_or(false))?;
         Some(Terminal { width: width(stream), has_colours: !no_color })
     }
 
-    /// To see whether it is read still.
+    /// For watching whether its reader goes away.
     pub(crate) fn stream(&self) -> Option<BorrowedFd<'_>> {
         self.descriptor().ok()
     }
@@ -63,12 +63,12 @@ impl Stdout {
 /// A terminal that the answer is shown on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terminal {
-    /// In columns; `None` if it does not tell.
+    /// In columns; `None` if not known.
     pub(crate) width: Option<usize>,
     pub(crate) has_colours: bool,
 }
 
-/// ioctl_tty(2), TIOCGWINSZ. A terminal that was not told its size says 0.
+/// The width by TIOCGWINSZ of ioctl_tty(2). A terminal that does not know its size reports 0.
 fn width(stream: BorrowedFd) -> Option<usize> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the call writes one such structure, which is ours.
@@ -80,7 +80,7 @@ fn output(errno: Errno) -> Error {
     Error::Output(errno.into())
 }
 
-/// A descriptor that is open for reading alone polls as writable all the same.
+/// Fails for a descriptor that is open only for reading, which polls as writable all the same.
 fn can_write(stream: BorrowedFd) -> Result<(), Errno> {
     let flags = OFlag::from_bits_retain(fcntl(stream, FcntlArg::F_GETFL)?);
     let is_for_reading = flags & OFlag::O_ACCMODE == OFlag::O_RDONLY;
@@ -93,7 +93,7 @@ pub(super) fn write_all(stream: BorrowedFd, mut rest: &[u8], deadline: Deadline)
         let chunk = &rest[..rest.len().min(libc::PIPE_BUF)];
         match nix::unistd::write(stream, chunk) {
             Ok(written) => rest = &rest[written..],
-            // EAGAIN: the parent made the stream non-blocking, and another writer was faster, perhaps for ever.
+            // EAGAIN: the parent made the stream non-blocking, and another writer was faster, perhaps always.
             Err(Errno::EINTR | Errno::EAGAIN) if deadline.has_passed() => return Err(late(deadline)),
             Err(Errno::EINTR | Errno::EAGAIN) => {}
             Err(errno) => return Err(output(errno)),
@@ -102,7 +102,7 @@ pub(super) fn write_all(stream: BorrowedFd, mut rest: &[u8], deadline: Deadline)
     Ok(())
 }
 
-/// Waits until `stream` takes a chunk without blocking.
+/// Waits until `stream` accepts a chunk without blocking.
 fn wait(stream: BorrowedFd, deadline: Deadline) -> Result<(), Error> {
     loop {
         let mut polled = [PollFd::new(stream, PollFlags::POLLOUT)];
@@ -130,7 +130,7 @@ fn verdict(events: PollFlags) -> Result<(), Errno> {
     }
 }
 
-/// Rounded up, so that the last wait does not end early and is repeated without pause.
+/// Rounded up, since otherwise the last wait would end early and be repeated without a pause.
 fn timeout(deadline: Deadline) -> PollTimeout {
     let milliseconds = deadline.left().as_micros().div_ceil(1000);
     i32::try_from(milliseconds)

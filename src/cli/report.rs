@@ -1,7 +1,7 @@
-//! What is said on stderr, and the status that the program ends with.
+//! What is printed on stderr, and the status with which the program exits.
 //!
-//! Every message is one line. Flink reads the pipes only after the program's exit, so that all of them
-//! together must stay far below the 64 KiB that a pipe holds.
+//! Every message is one line. Flink reads the pipes only after the program has exited, so all messages together must stay
+//! far below the 64 KiB that a pipe holds.
 
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
@@ -14,14 +14,14 @@ use crate::host::deadline::Deadline;
 use crate::notes::Notes;
 use crate::plain;
 
-/// Bytes of what is said beside an error.
+/// Bytes of warnings and details.
 const NOTES_LIMIT: usize = 12 * 1024;
 /// Bytes of one message.
 const LINE_LIMIT: usize = 2 * 1024;
-/// A terminal that takes nothing (Ctrl-S) keeps nobody.
+/// How long to wait for a terminal that accepts nothing (Ctrl-S).
 const TELLS_WITHIN: Duration = Duration::from_millis(100);
 
-/// Says how a run ended. Best effort: a stderr that cannot be written changes nothing.
+/// Prints how a run ended and returns its status. Best effort: a stderr that cannot be written changes nothing.
 pub(crate) fn report(
     outcome: &Result<Exit, Error>,
     notes: &Notes,
@@ -46,7 +46,7 @@ pub(crate) fn tell(message: &str) {
     }
 }
 
-/// With an error, its line comes last, and no warning: a warning speaks of an answer.
+/// The error's line comes last, and without warnings, which are about an answer.
 fn text(outcome: &Result<Exit, Error>, notes: &Notes, is_verbose: bool) -> String {
     let warnings = notes.warnings.iter().filter(|_| outcome.is_ok()).map(|line| format!("warning: {line}"));
     let details = notes.details.iter().filter(|_| is_verbose).cloned();
@@ -57,7 +57,7 @@ fn text(outcome: &Result<Exit, Error>, notes: &Notes, is_verbose: bool) -> Strin
     text
 }
 
-/// The lines that fit, and how many do not.
+/// The lines that fit, and how many are left out.
 fn bounded(messages: impl Iterator<Item = String>) -> String {
     let mut text = String::new();
     let mut cut = 0;
@@ -75,7 +75,7 @@ fn bounded(messages: impl Iterator<Item = String>) -> String {
     text
 }
 
-/// A file name may hold a newline, and an escape sequence of the reader's terminal.
+/// A message as a line. File names in it may contain newlines and escape sequences.
 fn line(message: &str) -> String {
     let mut line = "gpu-coord: ".to_owned();
     for character in message.chars() {

@@ -1,11 +1,11 @@
-//! The parsers of single values. An error says what is taken, since the message around it says what is not.
+//! The parsers of single values. Their errors say what is accepted; the message around them says what is wrong.
 
 use std::time::Duration;
 
 use crate::host::journal::Log;
 
-/// Digits only: a sign, a fraction or a blank is refused. More digits than a `u128` has are as many units
-/// as it can say, which is more than any host has.
+/// Digits only: a sign, a fraction or a blank is refused. A number that does not fit becomes the largest, which is more
+/// units than any host has.
 pub(super) fn amount(text: &str) -> Result<u128, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("it takes a whole number of units".to_owned());
@@ -21,7 +21,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A name as people give namespaces: it is a key of the configuration, and shown to others.
+/// The name of a namespace, which is a key in the configuration and is shown to others.
 pub(super) fn namespace(text: &str) -> Result<String, String> {
     let is_name =
         !text.is_empty() && text.len() <= 253 && !text.contains(char::is_control) && !text.contains(' ');
@@ -34,7 +34,7 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     }
 }
 
-/// Words name no file without a directory, so that a misspelt one makes none.
+/// A path must contain a `/`, so that a misspelt word does not create a file.
 pub(super) fn log(text: &str) -> Result<Log, String> {
     match text {
         "auto" => Ok(Log::Auto),
@@ -44,7 +44,7 @@ pub(super) fn log(text: &str) -> Result<Log, String> {
     }
 }
 
-/// How long `exec` waits until it is its turn.
+/// How long `exec` waits for its turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wait {
     No,
@@ -52,7 +52,7 @@ pub(crate) enum Wait {
     Forever,
 }
 
-/// As a flag of the environment it can also be yes or no.
+/// In the environment it can also be a flag, yes or no.
 pub(super) fn wait(text: &str) -> Result<Wait, String> {
     const YEAR: f64 = 365.0 * 86_400.0;
     match text.parse() {
@@ -63,7 +63,7 @@ pub(super) fn wait(text: &str) -> Result<Wait, String> {
     }
 }
 
-/// The pids that a Linux kernel can give: its limit is 2^22.
+/// A pid that Linux can assign; the limit is 2^22.
 pub(super) fn pid(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(pid) if (1..4_194_304).contains(&pid) && !text.starts_with('+') => Ok(pid),

@@ -1,7 +1,7 @@
-//! Every option can be set by a variable: `GPU_COORD_COORDINATION_FILE` is `--coordination-file`.
+//! Every option can be set by an environment variable: `GPU_COORD_COORDINATION_FILE` sets `--coordination-file`.
 //!
-//! Flink's arguments are split at blanks, so a value with a blank can come in no other way. The command
-//! line wins: a variable is passed over if its option, or one that contradicts it, is given there.
+//! Flink splits its arguments at blanks, so this is the only way to pass a value with a blank. The command line takes
+//! precedence: a variable is ignored if its option, or one that contradicts it, is given there.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -21,22 +21,22 @@ const PREFIX: &str = "GPU_COORD_";
 /// Set by `exec` for the command that it becomes.
 pub(crate) const GRANT: &str = "GPU_COORD_GRANT";
 
-/// For callers that pass no word at all, as Spark's workers do.
+/// For callers that pass no arguments at all, such as Spark's workers.
 const AMOUNT: &str = "GPU_COORD_AMOUNT";
 
-/// A `GPU_COORD_` variable that is set, or an option of the configuration file as one.
+/// A `GPU_COORD_` variable that is set, or an option of the configuration file in the form of one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Variable {
     name: String,
     value: OsString,
-    /// As it stands where it is set.
+    /// Its name as written where it is set.
     spelt: String,
-    /// In which file, and where, if it is in one.
+    /// The file and position, if it is set in a file.
     place: Option<(PathBuf, Position)>,
 }
 
 impl Variable {
-    /// None if it is not ours, or empty, which is unset.
+    /// `None` if it is not ours, or is empty, which counts as unset.
     pub(super) fn new(name: &OsStr, value: &OsStr) -> Option<Variable> {
         let is_set = name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) && !value.is_empty();
         let name = name.to_string_lossy().into_owned();
@@ -49,13 +49,13 @@ impl Variable {
         Some(amount.value.clone())
     }
 
-    /// As which an option is set in the configuration file.
+    /// The variable for an option that is set in the configuration file.
     pub(super) fn of_option(config: &Config, Preset { name, value, position }: &Preset) -> Variable {
         let place = Some((config.path.clone(), *position));
         Variable { name: name_of(name), value: value.into(), spelt: format!("`{name}`"), place }
     }
 
-    /// Why it cannot be so, and where.
+    /// An error about it, with its place.
     pub(super) fn refuse(&self, problem: String) -> Error {
         match self.place.clone() {
             None => Error::Usage(problem),
@@ -73,7 +73,7 @@ impl Variable {
         command.get_arguments().find(|arg| names(arg).any(|name| name == self.name))
     }
 
-    /// The word of a command line that says the same; none for a flag that is off.
+    /// The equivalent argument on a command line; `None` for a flag that is off.
     fn word(&self, arg: &Arg) -> Result<Option<OsString>, Error> {
         let mut word = OsString::from("--");
         word.push(arg.get_long().unwrap_or_default());
@@ -103,8 +103,8 @@ pub(super) fn name_of(option: &str) -> String {
     PREFIX.to_owned() + &option.trim_start_matches('-').replace('-', "_").to_ascii_uppercase()
 }
 
-/// The words to put before those of the command line, which gave `given` to `command`. Of `defaults` none that a
-/// variable overrules.
+/// The arguments to put before those of the command line, which gave `given` to `command`. Leaves out those of `defaults`
+/// that a variable overrules.
 pub(super) fn words(
     variables: &[Variable],
     defaults: &[Variable],
@@ -115,7 +115,7 @@ pub(super) fn words(
     let mut defaults = set(defaults, command)?;
     defaults.retain(|(arg, _)| {
         let overrules = |(other, variable): &(&Arg, &Variable)| {
-            // What is off contradicts nothing.
+            // A flag that is off contradicts nothing.
             let is_on = || variable.word(other).is_ok_and(|word| word.is_some());
             other.get_id() == arg.get_id() || (contradict(arg, other, command) && is_on())
         };
@@ -130,7 +130,7 @@ pub(super) fn words(
     Ok(words)
 }
 
-/// Those that are options of the command, each with its argument.
+/// The variables that are options of the command, each with its argument.
 fn set<'a>(variables: &'a [Variable], command: &'a Command) -> Result<Vec<(&'a Arg, &'a Variable)>, Error> {
     let mut set: Vec<(&Arg, &Variable)> = Vec::new();
     for variable in variables {
@@ -144,7 +144,7 @@ fn set<'a>(variables: &'a [Variable], command: &'a Command) -> Result<Vec<(&'a A
     Ok(set)
 }
 
-/// One line for each variable that no command has; one that another command has is none of ours.
+/// A warning for each variable that no command knows. One that only another command knows is ignored.
 pub(super) fn unknown(variables: &[Variable]) -> Vec<String> {
     if variables.is_empty() {
         return Vec::new();
@@ -185,7 +185,7 @@ fn significant(name: &str) -> &str {
     name.strip_prefix(PREFIX).unwrap_or_default()
 }
 
-/// The variables of an argument: of its long name and of its aliases. None for AMOUNT and `--help`.
+/// The variables of an argument, for its long name and its aliases. None for AMOUNT and `--help`.
 fn names(arg: &Arg) -> impl Iterator<Item = String> {
     let is_option = !matches!(arg.get_action(), ArgAction::Help | ArgAction::Version);
     let aliases = arg.get_all_aliases().unwrap_or_default();
@@ -201,7 +201,7 @@ fn is_overruled(arg: &Arg, command: &Command, given: &ArgMatches) -> bool {
         .any(|other| is_given(other) && (is_same(other) || contradict(arg, other, command)))
 }
 
-/// Said of one of the two, and true of both.
+/// clap knows a conflict from only one side.
 fn contradict(one: &Arg, other: &Arg, command: &Command) -> bool {
     let says = |one, other: &Arg| {
         command.get_arg_conflicts_with(one).iter().any(|arg| arg.get_id() == other.get_id())

@@ -1,5 +1,5 @@
-//! Ends the run at its deadline where a system call does not come back: on a file system whose server is
-//! gone, even looking at a file can wait for ever.
+//! Ends the run at its deadline if a system call does not return: on a file system whose server is gone, even looking at
+//! a file can wait forever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::host::deadline::Deadline;
 use crate::notes::Notes;
 
-/// What the main thread has to end by itself once the deadline has passed.
+/// How long the main thread has to end by itself after the deadline.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Calls the watchdog off when it is dropped.
@@ -26,14 +26,14 @@ pub(crate) struct Guard {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Set by whichever thread ends the watch: only one of them may go on.
+    /// Set by the thread that ends the watch: only one of the two may continue.
     is_over: AtomicBool,
-    /// The owner for whom a record is being written; 0 before.
+    /// The pid of the owner for which the record is being written; 0 before.
     committing_for: AtomicU32,
 }
 
-/// Watches over what follows; `what` is waited for, if it hangs. It costs a thread, so that it is for what
-/// can hang alone; where no thread is to be had, the run goes on unwatched.
+/// Watches over what follows; `what`: what is waited for if it hangs. Costs a thread, so it is only for what can hang. If
+/// no thread can be started, the run continues unwatched.
 pub(crate) fn guard(deadline: Deadline, what: String) -> Guard {
     let (sender, receiver) = channel();
     let state = Arc::new(State::default());
@@ -45,27 +45,27 @@ pub(crate) fn guard(deadline: Deadline, what: String) -> Guard {
             give_up(deadline, what, watched.committing_for.load(Ordering::SeqCst));
         }
     };
-    // The thread has its mask from here: it never takes the signals that the main thread blocks later.
+    // The thread inherits its mask here: it never takes the signals that the main thread blocks later.
     let before = blocked_signals().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     drop(thread::Builder::new().spawn(watch));
     let _ = before.and_then(|mask| mask.thread_set_mask());
     Guard { _sender: sender, state }
 }
 
-/// What must not part the record from the answer: signals that end the program, and that of a write past
-/// `RLIMIT_FSIZE`, which is to fail as on a full disk.
+/// The signals that must not separate the record from the answer: those that end the program, and that of a write past
+/// `RLIMIT_FSIZE`, which shall fail as on a full disk.
 pub(crate) fn blocked_signals() -> SigSet {
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGXFSZ].into_iter().collect()
 }
 
 impl Guard {
-    /// From now on the record may hold what is not handed over.
+    /// From now on the record may contain what has not been handed over.
     pub(crate) fn commits_for(&self, pid: u32) {
         self.state.committing_for.store(pid, Ordering::SeqCst);
     }
 
-    /// Ends the watch, before the answer is written. It does not return if the watchdog was faster: then the
-    /// program is about to end with its message.
+    /// Ends the watch before the answer is written. Does not return if the watchdog was faster: the program is then about
+    /// to end with its message.
     pub(crate) fn call_off(self) {
         while self.state.is_over.swap(true, Ordering::SeqCst) {
             thread::park();
@@ -73,8 +73,8 @@ impl Guard {
     }
 }
 
-/// The main thread hangs in the kernel and will not see to it. (One that no signal reaches cannot be ended
-/// by anything; the line is said all the same.)
+/// Ends the program, since the main thread hangs in the kernel. (If no signal reaches that thread, nothing can end the
+/// program; the message is printed all the same.)
 #[expect(clippy::exit, clippy::disallowed_methods, reason = "the main thread cannot end the program")]
 fn give_up(deadline: Deadline, what: String, pid: u32) {
     let late = deadline.error(what);

@@ -1,4 +1,4 @@
-//! What `exec` becomes: the command, with what its runtime and those inside it are to know.
+//! Becoming the command of `exec`, with the variables that its runtime and processes inside it need.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -27,13 +27,13 @@ pub(super) struct Becoming<'a> {
     options: &'a Exec,
     path: PathBuf,
     account: Option<Account>,
-    /// `None`: not set.
+    /// Variables to set, or, with `None`, to unset.
     environment: Vec<(&'static str, Option<OsString>)>,
     context: &'a Context<'a>,
 }
 
 impl<'a> Becoming<'a> {
-    /// Fails before anything is given, if the command or the user are not there.
+    /// Fails if the command or the user does not exist, before anything is granted.
     pub(super) fn new(context: &'a Context<'a>, options: &'a Exec) -> Result<Becoming<'a>, Error> {
         let name = options.command.first().map(OsString::as_os_str).unwrap_or_default();
         let cannot = |source| Error::Run { path: name.into(), source };
@@ -41,7 +41,7 @@ impl<'a> Becoming<'a> {
         let account = options.user.as_deref().map(|text| context.host.account(text)).transpose()?;
         if account.is_some() && !nix::unistd::geteuid().is_root() {
             return Err(Error::Usage(
-                "--user takes root, which may run a command as another user".to_owned(),
+                "--user requires root, which may run a command as another user".to_owned(),
             ));
         }
         Ok(Becoming { options, path, account, environment: Vec::new(), context })
@@ -51,7 +51,7 @@ impl<'a> Becoming<'a> {
         self.account.as_ref()
     }
 
-    /// It is given nothing, and is to find nothing.
+    /// The command is granted nothing, and must not see any device.
     pub(super) fn sees_nothing(&mut self) {
         for name in ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"] {
             self.set(name, "");
@@ -62,7 +62,7 @@ impl<'a> Becoming<'a> {
         self.environment.push((name, Some(value.into())));
     }
 
-    /// Where those inside are to ask, and what they find there, if they are not told otherwise.
+    /// Sets the variables that tell calls inside where to ask and what to expect there.
     fn say_where(&mut self) -> Result<(), Error> {
         let RequestOptions { file, source, common, .. } = &self.options.request;
         self.set_path("GPU_COORD_COORDINATION_FILE", Some(&file.coordination_file))?;
@@ -75,7 +75,7 @@ impl<'a> Becoming<'a> {
             self.set("GPU_COORD_VENDOR", vendor.to_string());
         }
         match &source.source {
-            // Not what is set there, and was overridden by an option.
+            // A variable that is set may have been overridden by an option.
             Source::Auto => self.environment.push(("GPU_COORD_SOURCE", None)),
             Source::File(path) => {
                 let mut file = OsString::from("file:");
@@ -120,7 +120,7 @@ impl<'a> Becoming<'a> {
     }
 }
 
-/// The command may be elsewhere when it asks.
+/// The command may have another working directory when it asks.
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path).map_err(Error::io("find", path))
 }
@@ -137,7 +137,7 @@ impl Handover for Becoming<'_> {
         self.become_it(notes).map(|never| match never {})
     }
 
-    /// This process is about to end, and may have no right any more to undo anything.
+    /// This process is about to exit, and may no longer have the privileges to undo anything.
     fn outlives_failure(&self) -> bool {
         false
     }

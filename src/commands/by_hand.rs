@@ -1,4 +1,4 @@
-//! What an operator does to units by hand: which of them are meant, and the record of them.
+//! What an operator does to units by hand: which units are meant, and their record.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -38,7 +38,7 @@ impl<'a> Hand<'a> {
         notes: &mut Notes,
     ) -> Result<Hand<'a>, Error> {
         let (inventory, _) = context.inventory(&options.source, notes)?;
-        // It speaks of the option that takes such a list elsewhere.
+        // The message names the option that takes such a list in other commands.
         let wrong = |problem: String| Error::Usage(problem.replacen("--devices", "UNIT", 1));
         let selection = Selection::of(&inventory, Some(&options.units), None).map_err(wrong)?;
         let units = inventory.units().filter(|unit| selection.takes(unit)).collect();
@@ -52,13 +52,13 @@ impl<'a> Hand<'a> {
         Ledger::open_existing(&self.context.host, path, None, self.context.deadline)
     }
 
-    /// These units, and what the record says of each.
+    /// These units, each with what the record says about it.
     pub(super) fn places<'o>(&self, occupancy: &'o Occupancy<'_>) -> Vec<&'o Place<'o>> {
         let units: HashSet<&Unit> = self.units.iter().collect();
         occupancy.places.iter().filter(|place| units.contains(&place.unit)).collect()
     }
 
-    /// A device is drained with all its shares.
+    /// The units without slots: a device is drained with all its shares.
     pub(super) fn whole_units(&self) -> Vec<Unit> {
         let mut units: Vec<Unit> = self.units.iter().map(|unit| Unit { slot: None, ..*unit }).collect();
         units.dedup();
@@ -80,7 +80,7 @@ impl<'a> Hand<'a> {
         here
     }
 
-    /// Writes what is drained and undrained, and what has to go with every change.
+    /// Writes the change, together with what every change has to do.
     pub(super) fn commit(&self, ledger: Ledger, change: Change) -> Result<(), Error> {
         let record = ledger.record();
         let occupancy = policy::occupancy(&self.inventory, record);

@@ -1,7 +1,7 @@
 //! `gpu-coord check`.
 //!
-//! What is wrong is the answer, on stdout, and status 1 says that there is something. A file that cannot be read or
-//! understood is an error, and then nothing is printed of the others.
+//! The findings are the answer, on stdout; status 1 says that there are any. A file that cannot be read or understood is
+//! an error; then nothing is printed about the other files either.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -44,7 +44,7 @@ fn wrong(path: &Path, line: usize, column: usize, problem: String) -> Error {
     Error::Configuration { path: path.to_owned(), line, column, problem }
 }
 
-/// How many units of a host are what is asked for.
+/// How many units of a host match.
 pub(super) fn offered(
     host: Option<&(Inventory, Resources)>,
     Offered { resource, devices, exclude }: &Offered<'_>,
@@ -57,14 +57,14 @@ pub(super) fn offered(
     Ok(units.iter().filter(|unit| selection.takes(unit)).count())
 }
 
-/// Whatever can be read, as `<(helm template ...)` makes it: its writer is waited for.
+/// Reads a file of any kind, such as the pipe of `<(helm template ...)`, whose writer is waited for.
 pub(super) fn read(path: &Path) -> Result<String, Error> {
     let mut bytes = Vec::new();
     let limit = LARGEST as u64 + 1;
     let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
     read.map_err(Error::io("read", path))?;
     if bytes.len() > LARGEST {
-        let problem = format!("larger than {} MiB, and so no configuration", LARGEST >> 20);
+        let problem = format!("larger than {} MiB, so it is not a configuration", LARGEST >> 20);
         return Err(Error::File { path: path.to_owned(), problem });
     }
     String::from_utf8(bytes).map_err(|error| {
@@ -80,7 +80,7 @@ pub(super) fn executable(path: &Path) -> Result<PathBuf, String> {
     let Ok(resolved) = fs::canonicalize(path) else { return Err("does not exist".to_owned()) };
     let metadata = fs::metadata(&resolved).map_err(|error| format!("cannot be looked at ({error})"))?;
     if !metadata.is_file() {
-        return Err("is no file".to_owned());
+        return Err("is not a file".to_owned());
     }
     let is_executable = metadata.permissions().mode() & 0o111 != 0;
     if is_executable { Ok(resolved) } else { Err("is not executable".to_owned()) }

@@ -1,4 +1,4 @@
-//! The choice of the units: the record, the devices and their processes, put to the policy.
+//! Choosing the units: the record, the devices and their processes are put before the policy.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -22,7 +22,7 @@ pub(super) struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// The units, and a warning for each device that they had better not be of.
+    /// The units, and a warning for each questionable device among theirs.
     pub(super) fn make(
         &self,
         host: &Host,
@@ -41,7 +41,7 @@ impl Choice<'_> {
         let units = situation.grant(request)?;
         for device in units.iter().map(|unit| unit.device).collect::<BTreeSet<usize>>() {
             notes.warnings.extend(self.sick(device));
-            // What the policy has not asked about does not matter to this request.
+            // If the policy has not asked, it does not matter to this request.
             let pids = known.borrow().get(&device).cloned().unwrap_or_default();
             notes.warnings.extend(self.in_use(host, device, &pids));
         }
@@ -50,7 +50,7 @@ impl Choice<'_> {
         Ok(units)
     }
 
-    /// CUDA uses one instance, however many it is shown.
+    /// CUDA uses only one instance, however many it can see.
     fn several_instances(&self, units: &[Unit]) -> Option<String> {
         let Holdings { record, occupancy, .. } = self.holdings;
         let is_own = |holder: &usize| {
@@ -62,13 +62,13 @@ impl Choice<'_> {
         let instances: BTreeSet<Part> = all.map(Unit::part).filter(|part| part.instance.is_some()).collect();
         (given > 0 && instances.len() > 1).then(|| {
             format!(
-                "{} MIG instances for one owner, and CUDA uses one of them alone: ask for 1, or for a larger profile",
+                "{} MIG instances for one owner, but CUDA uses only one of them: ask for 1, or for a larger profile",
                 instances.len()
             )
         })
     }
 
-    /// Once for each line of a dead owner in whose group somebody lives who is recorded himself.
+    /// A warning for each line of a dead owner whose group is also that of a living owner.
     fn open_to_others(&self, units: &[Unit]) -> BTreeSet<String> {
         let places = self.holdings.occupancy.places.iter().filter(|place| units.contains(&place.unit));
         let holders = places.flat_map(|place| place.holders.iter().copied());

@@ -68,8 +68,8 @@ fn of(host: &Host, record: &Record, found: &Found, standing: &dyn Fn(usize) -> S
             }
             Found::Owner(owner) => assignment.owner.is(owner),
             Found::Gone(pid) => is_of(host, assignment, *pid) && standing(*position) == Standing::Dead,
-            // Whoever can write the record can write an invocation into another's line: the living are not freed
-            // from their isolation on its word.
+            // Whoever can write the record can write an invocation id into another's line, so a living owner is not
+            // released from its isolation because of it.
             Found::Invocation(id) => {
                 assignment.invocation.as_ref() == Some(id)
                     && (assignment.cgroup.is_none() || standing(*position) == Standing::Dead)
@@ -79,7 +79,7 @@ fn of(host: &Host, record: &Record, found: &Found, standing: &dyn Fn(usize) -> S
     (0..record.assignments.len()).filter(is_theirs).collect()
 }
 
-/// Nothing would be given back in silence, if what the record has to tell a process by cannot be read here.
+/// Fails if what identifies the owner cannot be read here: otherwise nothing would be given back, silently.
 fn check_known(record: &Record, found: &Found) -> Result<(), Error> {
     let Found::Owner(owner) = found else { return Ok(()) };
     let may_be =
@@ -87,15 +87,15 @@ fn check_known(record: &Record, found: &Found) -> Result<(), Error> {
     match record.assignments.iter().find(may_be) {
         None => Ok(()),
         Some(line) => Err(Error::Owner(format!(
-            "index {} is recorded for a process with pid {}, and it cannot be told whether it is this one, since \
-             this boot's id, its pid namespace or its start cannot be read in /proc; run it where they can, or end \
-             the process, whose units are free then",
+            "index {} is recorded for a process with pid {}, and nobody can tell whether it is this one, since \
+             this boot's id, its pid namespace or its start cannot be read in /proc; run this where they can be read, \
+             or end the process, which frees its units",
             line.index, owner.pid
         ))),
     }
 }
 
-/// Whether all that is known of the owner is what was recorded, and something is not known.
+/// Whether everything that is known about the owner agrees with the record, although something is not known.
 fn may_be(owner: &Owner, recorded: &Owner) -> bool {
     fn agrees<T: PartialEq>(known: &Option<T>, recorded: &Option<T>) -> bool {
         known.is_none() || known == recorded
@@ -106,7 +106,7 @@ fn may_be(owner: &Owner, recorded: &Owner) -> bool {
         && agrees(&owner.pid_namespace, &recorded.pid_namespace)
 }
 
-/// The pid is one of this pid namespace.
+/// `pid`: in this pid namespace.
 fn is_of(host: &Host, assignment: &Assignment, pid: u32) -> bool {
     let is_from_here = assignment.is_the_scripts() || assignment.owner.pid_namespace == host.pid_namespace();
     assignment.owner.pid == pid && is_from_here
@@ -143,7 +143,7 @@ mod tests {
             let record = Record { assignments: vec![line], ..Record::default() };
             let checked = check_known(&record, &Found::Owner(here));
             let problem = checked.err().map(|error| error.to_string()).unwrap_or_default();
-            assert_eq!(problem.starts_with("index 3 is recorded for a process with pid 4711, and it cannot"), is_refused);
+            assert_eq!(problem.starts_with("index 3 is recorded for a process with pid 4711, and nobody can tell"), is_refused);
         }
     }
 }

@@ -48,7 +48,7 @@ struct InventoryJson<'a> {
 /// A column's head, and its cell.
 type Column = (&'static str, fn(&Device) -> Option<String>);
 
-/// What only some sources tell has a column only if one of the devices has it.
+/// Columns that appear only if one of the devices has a value: only some sources report them.
 const EXTRAS: [Column; 3] = [
     ("MODE", |device| device.compute_mode.clone()),
     ("ERRORS", |device| device.uncorrected_errors.map(|errors| errors.to_string())),
@@ -92,7 +92,7 @@ fn part(device: &Device, instance: &Instance) -> [String; 8] {
     ]
 }
 
-/// What is in use of all there is, as far as it is told.
+/// Memory in use and in total, as far as known.
 fn memory(used: Option<u64>, all: Option<u64>) -> String {
     let used = used.map(|used| format!("{used}/")).unwrap_or_default();
     all.map(|all| format!("{used}{all} MiB")).unwrap_or_default()

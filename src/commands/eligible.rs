@@ -1,4 +1,4 @@
-//! Which units may be given to the owner of a request: those that it sees, as far as they are selected.
+//! Which units may be granted to the owner of a request: those that it sees and that are selected.
 
 use super::Context;
 use crate::cli::{RequestOptions, SelectionOptions};
@@ -16,7 +16,7 @@ pub(super) fn selection(inventory: &Inventory, options: &SelectionOptions) -> Re
     Selection::of(inventory, devices, exclude).map_err(Error::Usage)
 }
 
-/// The devices of which something is selected, each with its position.
+/// The devices of which at least one unit is selected, each with its position.
 pub(super) fn shown<'a>(inventory: &'a Inventory, selection: &Selection) -> Vec<(usize, &'a Device)> {
     let is_shown = |at: usize| {
         // A divided device may have no instance.
@@ -26,7 +26,8 @@ pub(super) fn shown<'a>(inventory: &'a Inventory, selection: &Selection) -> Vec<
     inventory.devices.iter().enumerate().filter(|(at, _)| is_shown(*at)).collect()
 }
 
-/// How the owner counts, and what it may be given, in that order. `owner`: whose environment is read, if not ours.
+/// How the owner counts devices, and the units that it may be granted. `owner`: the process whose environment is read, if
+/// not our own.
 pub(super) fn eligible(
     context: &Context<'_>,
     options: &RequestOptions,
@@ -50,7 +51,7 @@ pub(super) fn eligible(
     Ok((seen, units))
 }
 
-/// Those that are called as is asked for.
+/// Those units that are of the requested resource.
 pub(super) fn of_resource(
     units: Vec<Unit>,
     options: &RequestOptions,
@@ -67,7 +68,7 @@ pub(super) fn seen(
     inventory: &Inventory,
     notes: &mut Notes,
 ) -> Seen {
-    // Inside of `exec` these variables name what it was given, and more is wanted.
+    // With --more, the variables are those that `exec` has set, and name the units that it was granted.
     let is_beside = options.more && context.surroundings.grant.is_some();
     if is_beside || options.ignore_visible_devices || matches!(options.source.source, Source::File(_)) {
         return Seen::all(inventory);
@@ -82,22 +83,22 @@ pub(super) fn seen(
     }
 }
 
-/// The owner's, which decide how its runtime counts; ours are inherited from it.
+/// The variables of the owner, which determine how its runtime counts; ours are inherited from it.
 fn variables(context: &Context<'_>, owner: Option<u32>, notes: &mut Notes) -> Variables {
     let Some(pid) = owner else { return context.surroundings.visible.clone() };
     match context.host.environment(pid) {
         Ok(environment) => Variables::from_environment(|name| environment.value(name)),
         Err(error) => {
             notes.warn(format!(
-                "cannot read the environment of pid {pid} ({error}); if CUDA_VISIBLE_DEVICES or its like is set \
-                 there, take identities (--print uuid) and not indexes"
+                "cannot read the environment of pid {pid} ({error}); if CUDA_VISIBLE_DEVICES or a similar variable is \
+                 set there, use identities (--print uuid) instead of indexes"
             ));
             Variables::default()
         }
     }
 }
 
-/// Certainly no container: there the devices may be others than the host's, or fewer.
+/// Whether this is certainly not a container, whose devices may be different ones or fewer.
 fn is_host(context: &Context<'_>) -> bool {
     let root = context.host.mounts().and_then(|mounts| mounts.covering("/".as_ref()));
     context.host.is_initial_pid_namespace() && !root.is_none_or(|root| root.is_container_root())

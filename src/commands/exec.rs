@@ -15,7 +15,7 @@ pub(super) fn run(context: &Context<'_>, options: &Exec, notes: &mut Notes) -> R
     let asked = &options.request;
     let mut becoming = Becoming::new(context, options)?;
     if asked.amount == 0 && asked.cgroup().is_some() {
-        let problem = "--cgroup needs at least one unit: of an owner of none there is no record";
+        let problem = "--cgroup needs at least one unit: an owner of no units is not recorded";
         return Err(Error::Usage(problem.to_owned()));
     }
     if asked.amount == 0 {
@@ -24,8 +24,8 @@ pub(super) fn run(context: &Context<'_>, options: &Exec, notes: &mut Notes) -> R
         return becoming.become_it(notes).map(|never| match never {});
     }
     if context.grant(asked).is_some() {
-        let problem = "`gpu-coord exec` inside of another passes no units on: ask with `gpu-coord AMOUNT`, or \
-                       add --more for units beside those of the other";
+        let problem = "`gpu-coord exec` inside another one cannot use its units: ask with `gpu-coord AMOUNT`, or \
+                       add --more for further units";
         return Err(Error::Usage(problem.to_owned()));
     }
     let owner = owner(context, becoming.account())?;
@@ -40,10 +40,10 @@ pub(super) fn run(context: &Context<'_>, options: &Exec, notes: &mut Notes) -> R
     }
 }
 
-/// This process, by the user that it is about to be.
+/// This process, with the user that it is about to become.
 fn owner(context: &Context<'_>, account: Option<&Account>) -> Result<Owner, Error> {
     let unknown =
-        || Error::Owner("gpu-coord cannot find itself in /proc, which is of another host".to_owned());
+        || Error::Owner("gpu-coord cannot find itself in /proc, which belongs to another host".to_owned());
     let own = owner::of(&context.host, std::process::id()).filter(|_| context.host.is_here());
     context.host.check_read()?;
     let own = own.ok_or_else(unknown)?;

@@ -1,4 +1,4 @@
-//! What a request is given, from the record to the commit. How it reaches the owner is the caller's matter.
+//! Granting a request, from reading the record to the commit. How the units reach the owner is up to the caller.
 
 use super::handover::{Given, Handing, Handover};
 use super::isolation::Isolation;
@@ -15,7 +15,7 @@ use crate::notes::Notes;
 use crate::visible::Seen;
 
 impl Request<'_> {
-    /// Gives the units to `owner`. After an error nothing is recorded, and nobody confined.
+    /// Grants the units to `owner`. After an error nothing is recorded, and nobody is confined.
     pub(super) fn give(
         &self,
         owner: &Owner,
@@ -37,11 +37,11 @@ impl Request<'_> {
             (units, _) => units?,
         };
         self.context.check_strict(notes)?;
-        // From here on a signal must not part what is done from what is recorded and handed over.
+        // From here on a signal must not separate what is done from what is recorded and handed over.
         super::block_signals();
         let confined = self.confine(isolation, &units, notes)?;
         let undo = |error| match (&confined, error) {
-            // What is recorded still is in force still.
+            // If the grant stays recorded, its isolation stays in force.
             (Some(confined), error) if !matches!(error, Error::NotUndone { .. }) => confined.undo(error),
             (_, error) => error,
         };
@@ -70,7 +70,7 @@ impl Request<'_> {
         let Some(isolation) = isolation else { return Ok(None) };
         match isolation.confine(units) {
             Ok(confined) => Ok(Some(confined)),
-            // One that is confined already could not open what it is given.
+            // An owner that is already confined could not open what it is granted.
             Err(error) if isolation.is_in_force() => Err(error),
             Err(error) => self.without(error, notes).map(|()| None),
         }

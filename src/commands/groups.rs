@@ -1,5 +1,5 @@
-//! What becomes of control groups when the units of their owners are given back, before the record forgets them: the
-//! living go back to where they were, and what others can open still stays recorded.
+//! Undoes control groups when the units of their owners are given back, before the record forgets them: living owners are
+//! moved back to where they were, and what others can still open stays recorded.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,24 +10,24 @@ use crate::cgroup::{self, Group};
 use crate::error::Error;
 use crate::notes::Notes;
 
-/// The lines that are given back, and those beside them.
+/// The lines that are given back, and those that stay.
 pub(super) struct GivenBack<'a> {
     context: &'a Context<'a>,
     record: &'a Record,
     standing: &'a dyn Fn(usize) -> Standing,
     lines: BTreeSet<usize>,
     remains: Remains<'a>,
-    /// What those have who live, or may, and give nothing back.
+    /// What owners have that may be alive and give nothing back.
     others: Others<'a>,
-    /// What all others have, the dead too.
+    /// What all others have, including dead owners.
     rest: Others<'a>,
 }
 
 /// Positions in the record.
 pub(super) struct Undone {
-    /// What is free by then.
+    /// Lines that can be freed.
     pub(super) free: Vec<usize>,
-    /// What the dead had in a group of the living that is there no more.
+    /// Lines of dead owners in a group that no longer exists.
     pub(super) emptied: Vec<usize>,
 }
 
@@ -49,7 +49,8 @@ impl<'a> GivenBack<'a> {
         (self.standing)(position) == Standing::Dead
     }
 
-    /// What somebody dead left in the group is its namesake's to put back.
+    /// Whether the group must stay, since others use it. Only the owner that the group is named after undoes what a dead
+    /// owner left in it.
     fn is_shared(&self, position: usize, name: &str) -> bool {
         let owner = &self.record.assignments[position].owner;
         let is_the_deads =
@@ -57,18 +58,18 @@ impl<'a> GivenBack<'a> {
         self.others.share(name) || (is_the_deads && self.rest.share(name))
     }
 
-    /// Undoes the groups. What descendants of a dead owner may have open stays recorded.
+    /// Undoes the groups. What a dead owner's descendants may have open stays recorded.
     pub(super) fn undo(&self, notes: &mut Notes) -> Result<Undone, Error> {
         let (mut undone, mut kept, mut dissolved) = (HashMap::new(), BTreeSet::new(), BTreeSet::new());
         for position in self.lines.iter().copied() {
             let assignment = &self.record.assignments[position];
             let name = assignment.cgroup.as_deref();
             let is_kept = match name {
-                // Somebody else in the group has it as well, and goes on having it.
+                // Somebody else in the group holds the same unit, and keeps it.
                 Some(_) if self.others.hold(assignment) => continue,
                 Some(name) if undone.contains_key(name) => undone[name],
                 Some(name) if !self.is_believed(assignment, name, notes) => false,
-                // Others in it can open what is given back until the group ends: it stays recorded so long.
+                // Others in it can open what is given back until the group is removed, so it stays recorded until then.
                 Some(name) if self.is_shared(position, name) => true,
                 _ if self.is_dead(position) => self.remains.remove(position, notes)?,
                 _ => {
@@ -86,7 +87,7 @@ impl<'a> GivenBack<'a> {
         Ok(Undone { free, emptied: self.emptied(&dissolved) })
     }
 
-    /// Of what stays recorded, since others can open it.
+    /// Warns of what stays recorded, since others can open it.
     fn warn_of_shared(&self, free: &[usize], notes: &mut Notes) {
         let freed: BTreeSet<usize> = free.iter().copied().collect();
         for position in self.lines.difference(&freed) {
@@ -108,7 +109,7 @@ impl<'a> GivenBack<'a> {
         (0..self.record.assignments.len()).filter(is_emptied).collect()
     }
 
-    /// A group that is none of its owner's is none of ours to undo.
+    /// Whether the group really is its owner's. If not, we must not undo it.
     fn is_believed(&self, assignment: &Assignment, name: &str, notes: &mut Notes) -> bool {
         let group = Group::recorded(&self.context.host, &assignment.owner, name);
         group.map(drop).map_err(|error| notes.warn(error.chain())).is_ok()
@@ -120,7 +121,7 @@ impl<'a> GivenBack<'a> {
     }
 }
 
-/// Undoes the group that a call left behind which was killed before it recorded anything.
+/// Undoes a group left behind by a call that was killed before it recorded anything.
 pub(super) fn undo_unrecorded(context: &Context<'_>, record: &Record, owner: &Owner) -> Result<(), Error> {
     let groups = if context.host.is_here() { Group::occupied(&context.host, owner) } else { Vec::new() };
     let is_recorded = |group: &&Group| {

@@ -1,4 +1,4 @@
-//! From the decision to the owner: what can fail, the commit, and the answer while the lock is held.
+//! From the decision to the owner: the last checks, the commit, and the answer while the lock is held.
 
 use super::Context;
 use super::history::When;
@@ -13,21 +13,21 @@ use crate::host::owner;
 use crate::notes::Notes;
 use crate::visible::Seen;
 
-/// What was given.
+/// What is granted.
 pub(super) struct Given<'a> {
     pub(super) inventory: &'a Inventory,
     pub(super) units: &'a [Unit],
-    /// How the owner counts from now on.
+    /// How the owner counts devices from now on.
     pub(super) seen: &'a Seen,
-    /// Whether it can open these units alone.
+    /// Whether it can open only these units.
     pub(super) is_confined: bool,
-    /// What else its runtime is to be told.
+    /// Further variables for its runtime.
     pub(super) variables: Vec<(&'static str, String)>,
     pub(super) grant: Grant,
 }
 
 impl Given<'_> {
-    /// What of it concerns the owner.
+    /// The part of it that the owner is told.
     pub(super) fn told(&self) -> Told<'_> {
         let Given { inventory, units, seen, is_confined, ref variables, .. } = *self;
         Told { inventory, units, seen, is_confined, variables }
@@ -36,14 +36,14 @@ impl Given<'_> {
 
 /// The way from the record to the owner.
 pub(super) trait Handover {
-    /// All that can fail before anything is recorded.
+    /// Does everything that can fail before anything is recorded.
     fn prepare(&mut self, given: &Given<'_>) -> Result<(), Error>;
 
-    /// The units are recorded, and the lock is held still: what was not handed over is not recorded when the
-    /// next caller reads. `notes`: what is to be said, if it is not said later.
+    /// Delivers the units, which are recorded. The lock is still held: if this fails, the record is undone before the next
+    /// caller reads it. `notes`: warnings to print now, if they cannot be printed later.
     fn deliver(&mut self, notes: &Notes) -> Result<(), Error>;
 
-    /// Whether the owner goes on after a failure, and is to be as it was before.
+    /// Whether the owner continues after a failure, and must then be as it was before.
     fn outlives_failure(&self) -> bool {
         true
     }
@@ -58,7 +58,7 @@ pub(super) struct Handing<'a> {
 }
 
 impl Handing<'_> {
-    /// All that can fail before anything is recorded.
+    /// Does everything that can fail before anything is recorded.
     pub(super) fn prepare(
         &self,
         given: &Given<'_>,
@@ -74,8 +74,8 @@ impl Handing<'_> {
         Ok(())
     }
 
-    /// Records the change and hands over, or neither. `undo` takes back what was done for the owner before; `note`
-    /// writes the history.
+    /// Records the change and hands over, or does neither. `undo` undoes what was done for the owner before; `note` writes
+    /// the history.
     pub(super) fn commit(
         self,
         change: &Change,
@@ -88,7 +88,8 @@ impl Handing<'_> {
         guard.iter().for_each(|guard| guard.commits_for(owner.pid));
         let committed = ledger.commit(&context.host, change).map_err(undo)?;
         guard.into_iter().for_each(Guard::call_off);
-        // Who is replaced by a command cannot say it later; nor is there an answer where a warning of it is an error.
+        // Not later if this process becomes a command; nor if a warning about the history is an error, which must come
+        // before the answer.
         let is_noted_before = !handover.outlives_failure() || context.is_strict;
         if is_noted_before {
             note(When::UnderLock, notes);
@@ -98,7 +99,7 @@ impl Handing<'_> {
             let error = committed.undo(error);
             return Err(if handover.outlives_failure() { undo(error) } else { error });
         }
-        // With it goes the lock: a history that hangs keeps nobody else.
+        // This releases the lock, so that a history that hangs delays nobody else.
         drop(committed);
         if !is_noted_before {
             note(When::Afterwards, notes);

@@ -1,5 +1,5 @@
-//! The history: a line for each grant, release, take-over and refusal, and for what an operator does. "Who took my
-//! GPU" is asked the next morning, and Flink drops what a script says on success.
+//! The history: a line for each grant, release, take-over and refusal, and for what an operator does. "Who took my GPU?"
+//! is asked the next morning, and Flink discards what a script prints on success.
 
 use std::io;
 use std::os::unix::process::parent_id;
@@ -16,13 +16,13 @@ use crate::host::journal::{Entry, Log};
 use crate::host::owner::{self, Form};
 use crate::notes::Notes;
 
-/// How long a file is waited for, at most and, where the deadline is near or others wait for the lock, at least.
+/// How long to wait for a file: at most, and at least, where the deadline is near or others wait for the lock.
 const PATIENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(100));
 
-/// When something is written down.
+/// When an entry is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// Others wait for the lock: a file that hangs is not to keep them.
+    /// Others wait for the lock: a file that hangs must not delay them.
     UnderLock,
     Afterwards,
 }
@@ -36,7 +36,7 @@ fn units<'a>(lines: impl Iterator<Item = &'a Assignment>) -> String {
 }
 
 impl Context<'_> {
-    /// What is given to an owner, and what dead ones held until now.
+    /// What is granted to an owner, and what dead owners held until now.
     pub(super) fn note_grant(
         &self,
         owner: &Owner,
@@ -53,13 +53,13 @@ impl Context<'_> {
         });
     }
 
-    /// What is passed on to whoever asks inside of `exec`.
+    /// What is passed on to a process that asks inside `exec`.
     pub(super) fn note_taken(&self, owner: &Owner, change: &Change, when: When, notes: &mut Notes) {
         let what = || format!("passed device {} of exec on to", units(change.granted.iter()));
         self.note(when, notes, || vec![self.entry("taken", owner, &what())]);
     }
 
-    /// What owners have given back: several, if they are of one unit of the service manager.
+    /// What owners have given back. There can be several in one systemd unit.
     pub(super) fn note_release(&self, released: &[Assignment], notes: &mut Notes) {
         let mut owners: Vec<&Owner> = Vec::new();
         for line in released {
@@ -107,12 +107,12 @@ impl Context<'_> {
         self.note(When::Afterwards, notes, || drained.iter().map(entry).collect());
     }
 
-    /// Why nothing was given, if units were asked for.
+    /// Why nothing was granted, if units were requested.
     pub(super) fn note_refusal(&self, command: &Command, error: &Error) {
         let Some(asks) = self.asks(command) else { return };
         let seen = || owner::of(&self.host, asks).unwrap_or_else(|| Owner::of_pid(asks));
         let requester = self.requester.get().cloned().unwrap_or_else(seen);
-        // With an error no warning is said.
+        // Warnings are not printed together with an error.
         self.note(When::Afterwards, &mut Notes::default(), || {
             let mut entry = self.entry("refusal", &requester, "gave nothing to");
             entry.message += &format!(": {}", error.chain());
@@ -120,7 +120,7 @@ impl Context<'_> {
         });
     }
 
-    /// The process that asks to be given units, by what the command line says.
+    /// The process that requests units, according to the command line.
     fn asks(&self, command: &Command) -> Option<u32> {
         let owner = |options: &Allocation| Some(options.owner.owner.unwrap_or_else(parent_id));
         match command {
@@ -135,7 +135,7 @@ impl Context<'_> {
         }
     }
 
-    /// Entries are made only where they can be written.
+    /// Writes entries, which are built only if there is somewhere to write them.
     fn note(&self, when: When, notes: &mut Notes, entries: impl FnOnce() -> Vec<Entry>) {
         let Some(sink) = self.host.history(self.log) else { return };
         let patience = match when {
@@ -167,7 +167,7 @@ impl Context<'_> {
     }
 }
 
-/// What somebody has done by hand.
+/// The entry for what an operator has done.
 fn of_operator(action: &str, what: &str) -> Entry {
     Entry { message: format!("uid {} {what}", getuid()), fields: vec![("ACTION", action.to_owned())] }
 }

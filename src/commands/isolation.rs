@@ -1,4 +1,4 @@
-//! Keeping an owner to what it is given (`--cgroup`): which nodes those are, and in which control group.
+//! Confining an owner to what it is granted (`--cgroup`): which nodes these are, and in which control group.
 
 use super::Context;
 use crate::assignment::{Assignment, Owner, Record};
@@ -16,22 +16,22 @@ use crate::inventory::Vendor;
 use crate::policy::Occupancy;
 use crate::visible::Seen;
 
-/// What is to be put in force, and what is in force already.
+/// What has to be enforced, and what is enforced already.
 pub(super) struct Isolation<'a> {
     context: &'a Context<'a>,
     inventory: &'a Inventory,
     owner: &'a Owner,
     nodes: Nodes,
     group: Group,
-    /// What the owner holds already, which it is to keep.
+    /// What the owner already holds and shall keep.
     held: Vec<Unit>,
-    /// Whether it is kept to `held` now.
+    /// Whether it is confined to `held` now.
     is_in_force: bool,
-    /// Whether it goes on with the rights that it has now.
+    /// Whether it keeps the privileges that it has now.
     keeps_rights: bool,
 }
 
-/// Who is to be kept to what it is given, or is so already, and the record.
+/// An owner that shall be confined, or is already, and the record.
 pub(super) struct Confinee<'a, 'r> {
     pub(super) inventory: &'a Inventory,
     pub(super) owner: &'a Owner,
@@ -39,10 +39,10 @@ pub(super) struct Confinee<'a, 'r> {
     pub(super) occupancy: &'r Occupancy<'r>,
 }
 
-/// What of the host's nodes concerns the devices of an inventory.
+/// What is known about the nodes of an inventory's devices.
 pub(super) fn nodes(host: &Host, inventory: &Inventory) -> Result<Nodes, Error> {
     let unreadable =
-        |error| Error::Isolation(format!("it cannot be told which nodes the devices have: {error}"));
+        |error| Error::Isolation(format!("the nodes of the devices cannot be determined: {error}"));
     let is_nvidia = Vendor::of(&inventory.source) == Some(Vendor::Nvidia);
     let majors = if is_nvidia { host.majors().map_err(unreadable)? } else { Majors::default() };
     let capabilities = match majors.capabilities {
@@ -54,7 +54,7 @@ pub(super) fn nodes(host: &Host, inventory: &Inventory) -> Result<Nodes, Error> 
     Ok(Nodes { cards: majors.cards, capabilities, devices })
 }
 
-/// Whether the owner is to be confined: it was asked for, or is so already.
+/// Whether the owner has to be confined: because it was requested, or because it is already.
 pub(super) fn is_wanted(how: Option<Cgroup>, confinee: &Confinee<'_, '_>) -> bool {
     how.is_some() || confinee.recorded().is_some()
 }
@@ -66,8 +66,8 @@ impl Confinee<'_, '_> {
         own.filter_map(|assignment| assignment.cgroup.as_deref()).next()
     }
 
-    /// What the owner holds, and whoever else is in its group: `exec` passes units on one by one. Of one that is
-    /// confined a line of the script, which anybody may have written, says nothing.
+    /// What the owner and others in its group hold: `exec` passes units on one by one. For a confined owner a line of
+    /// Flink's script is ignored, since anybody may have written it.
     fn held(&self, group: &str, is_confined: bool) -> Vec<Unit> {
         let is_own = |holder: &usize| {
             let assignment = &self.record.assignments[*holder];
@@ -80,7 +80,7 @@ impl Confinee<'_, '_> {
         places.filter(|place| place.holders.iter().any(is_own)).map(|place| place.unit).collect()
     }
 
-    /// An owner inside the group of another can open what that was given, whatever it is given itself.
+    /// Fails if the owner is inside another owner's group: it could open what that one was granted, and nothing else.
     pub(super) fn check_not_inside_another(&self, host: &Host) -> Result<(), Error> {
         if self.record.assignments.iter().all(|assignment| assignment.cgroup.is_none()) {
             return Ok(());
@@ -106,7 +106,7 @@ impl<'a> Isolation<'a> {
         let Confinee { inventory, owner, .. } = *confinee;
         let host = &context.host;
         if owner.pid == 1 && host.is_initial_pid_namespace() {
-            let problem = "pid 1 is the host: to confine it would confine every process";
+            let problem = "confining pid 1 would confine every process of the host";
             return Err(Error::Isolation(problem.to_owned()));
         }
         let wanted = match how {
@@ -116,8 +116,8 @@ impl<'a> Isolation<'a> {
         };
         let recorded = confinee.recorded().map(|text| Group::recorded(host, owner, text)).transpose()?;
         let version = recorded.as_ref().map_or(wanted, |group| Some(group.version()));
-        // By now it can be in another: somebody may have moved it, or have removed the group. One that it is in is
-        // in force, whatever the record says: to undo it first would let the owner open everything meanwhile.
+        // It can be in another group by now: somebody may have moved it, or removed the group. The group that it is in
+        // counts, whatever the record says: undoing it first would let the owner open everything in the meantime.
         let group = Group::of(host, owner, version)?;
         let is_in_force = group.exists() && group.members()?.contains(&owner.pid);
         let nodes = nodes(host, inventory)?;
@@ -129,21 +129,21 @@ impl<'a> Isolation<'a> {
         Ok(Isolation { context, inventory, owner, nodes, group, held, is_in_force, keeps_rights })
     }
 
-    /// Whether the owner is kept to what it holds, so that it could not open anything else.
+    /// Whether the owner is confined to what it holds.
     pub(super) fn is_in_force(&self) -> bool {
         self.is_in_force
     }
 
-    /// What is printed must stay true: whoever counts what it can open counts anew when that changes.
+    /// Fails if indexes that were printed before would become wrong: CUDA renumbers when the owner can open more.
     pub(super) fn check_numbering(&self, print: Print, seen: &Seen) -> Result<(), Error> {
         let is_counted = matches!(print, Print::Word(Word::Index) | Print::Spark);
-        // AMD's runtime is told by an index.
+        // AMD's runtime gets an index in these.
         let is_set = matches!(print, Print::Env | Print::Json);
         let is_set_by_index = is_set && Vendor::of(&self.inventory.source) == Some(Vendor::Amd);
         if (is_counted || is_set_by_index) && !self.held.is_empty() {
             return Err(Error::Refused(format!(
-                "pid {} holds devices already, and their indexes would change with more that it can open; ask with \
-                 --print uuid (or pci, or host-index)",
+                "pid {} already holds devices, whose indexes would change if it could open more; ask with --print uuid \
+                 (or pci, or host-index)",
                 self.owner.pid
             )));
         }
@@ -158,7 +158,7 @@ impl<'a> Isolation<'a> {
         Ok(())
     }
 
-    /// Puts it in force, and proves it. After an error everything is as it was.
+    /// Enforces the isolation and proves it. After an error everything is as it was.
     pub(super) fn confine(&self, units: &[Unit]) -> Result<Confined, Error> {
         let all: Vec<Unit> = self.held.iter().chain(units).copied().collect();
         self.check_instances(&all)?;
@@ -185,8 +185,8 @@ impl<'a> Isolation<'a> {
     }
 }
 
-/// What the kernel has of the isolation that an assignment records: the nodes that its owner may not open, or
-/// why they cannot be told.
+/// What the kernel says about the isolation that an assignment records: the nodes that the owner may not open, or why
+/// they are not known.
 pub(super) fn in_force(host: &Host, assignment: &Assignment) -> Option<Result<Vec<Span>, String>> {
     let name = assignment.cgroup.as_ref()?;
     if let Some(problem) = escaped(host, assignment) {
@@ -194,13 +194,13 @@ pub(super) fn in_force(host: &Host, assignment: &Assignment) -> Option<Result<Ve
     }
     let denied = Group::recorded(host, &assignment.owner, name).and_then(|group| match group.exists() {
         true => group.denied(),
-        false => Err(Error::Isolation(format!("there is no control group {name} any more"))),
+        false => Err(Error::Isolation(format!("control group {name} no longer exists"))),
     });
     Some(denied.map(|denied| denied.unwrap_or_default().spans).map_err(|error| error.chain()))
 }
 
-/// How a living owner is not confined as is recorded: a `deallocateAll` that was killed, or root, may have taken it
-/// out of its group.
+/// Why a living owner is not confined as the record says, if it is not: a `deallocateAll` that was killed, or root, may
+/// have moved it out of its group.
 pub(super) fn escaped(host: &Host, assignment: &Assignment) -> Option<String> {
     let Assignment { owner, cgroup, .. } = assignment;
     // The pid of an owner in another pid namespace says nothing here.

@@ -26,7 +26,7 @@ struct DocumentJson<'a, F> {
     warnings: &'a [String],
 }
 
-/// Name and kernel are those of the machine that this runs on, also below another host root.
+/// `name` and `kernel` are those of the machine that this runs on, even with another host root.
 #[derive(Serialize)]
 struct HostJson<'a> {
     name: Option<String>,
@@ -36,7 +36,7 @@ struct HostJson<'a> {
     driver_version: Option<&'a str>,
 }
 
-/// What `status`, `devices` and `doctor` print: `fields`, and what all of them say beside.
+/// What `status`, `devices` and `doctor` print: `fields`, and what they have in common.
 pub(super) fn document(
     host: &Host,
     inventory: Option<&Inventory>,
@@ -59,9 +59,9 @@ pub(super) fn document(
     Ok(escaped(text) + "\n")
 }
 
-/// As JSON has it for every character: those that serde leaves as they are may control a terminal, too.
+/// Escapes characters that serde leaves as they are, but that may control a terminal.
 fn escaped(json: String) -> String {
-    // What is unsafe below it serde has escaped.
+    // Serde has escaped unsafe characters below this.
     if json.bytes().all(|byte| byte < 0x7f) {
         return json;
     }
@@ -160,7 +160,7 @@ struct InstanceJson<'a> {
     memory_mib: Option<u64>,
 }
 
-/// What the record says of a unit.
+/// What the record says about a unit.
 #[derive(Serialize)]
 pub(super) struct HoldingJson<'a> {
     pub(super) resource: Option<&'a str>,
@@ -192,7 +192,7 @@ impl<'a> UnitJson<'a> {
     }
 }
 
-/// An assignment, as its owner and what is recorded of it.
+/// The owner of an assignment, and what is recorded with it.
 #[derive(Serialize)]
 pub(super) struct OwnerJson<'a> {
     pid: u32,
@@ -249,13 +249,12 @@ impl<'a> OwnerJson<'a> {
     }
 }
 
-/// Of a pid of our own namespace: in another it is another process.
+/// The command line of an owner, if its pid is one of our namespace: otherwise it is another process here.
 pub(super) fn command(host: &Host, owner: &Owner) -> Option<String> {
-    let is_from_here = owner.pid_namespace.is_none() || owner.pid_namespace == host.pid_namespace();
-    if is_from_here { host.command_line(owner.pid) } else { None }
+    if host.has_pids_of(owner) { host.command_line(owner.pid) } else { None }
 }
 
-/// An assignment of a device that is not in the inventory at hand.
+/// An assignment to a device that is not in the inventory at hand.
 #[derive(Serialize)]
 pub(super) struct ElsewhereJson<'a> {
     pub(super) index: u32,

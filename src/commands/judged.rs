@@ -1,4 +1,4 @@
-//! A record, judged: who of its owners lives, and what has to go with every change of it.
+//! A record with its owners judged: who is alive, and what every change of the record has to do.
 
 use crate::assignment::{Record, Standing};
 use crate::coordination::plan::Change;
@@ -13,12 +13,12 @@ pub(super) struct Judged<'a> {
     host: &'a Host,
     record: &'a Record,
     liveness: Liveness<'a>,
-    /// Of each assignment, whether it is of a device at hand; `None`: no inventory is at hand.
+    /// For each assignment, whether its device is at hand; `None`: there is no inventory.
     is_here: Option<&'a [bool]>,
 }
 
 impl<'a> Judged<'a> {
-    /// `occupancy`: of the inventory at hand. Without one no owner of another boot is judged.
+    /// `occupancy`: that of the inventory. Without one, owners of another boot cannot be judged.
     pub(super) fn new(
         host: &'a Host,
         record: &'a Record,
@@ -29,19 +29,19 @@ impl<'a> Judged<'a> {
         Judged { host, record, liveness: Liveness::new(host, facts), is_here }
     }
 
-    /// Who of the others lives, too.
+    /// For judging others, such as waiters.
     pub(super) fn liveness(&self) -> &Liveness<'a> {
         &self.liveness
     }
 
-    /// Whether the owner of an assignment lives.
+    /// Whether the owner of an assignment is alive.
     pub(super) fn standing(&self, position: usize) -> Standing {
         let is_here = self.is_here.is_some_and(|is_here| is_here[position]);
         self.liveness.standing(&self.record.assignments[position], is_here)
     }
 
-    /// What every change begins with: the script's lines settled, those of dead waiters gone, and with
-    /// `clears_stale` all that dead owners left. `inventory` names the devices of lines that have no name.
+    /// What every change begins with: it settles the script's lines and removes dead waiters, and with `clears_stale`
+    /// everything that dead owners left. `inventory` identifies the devices of lines without identities.
     pub(super) fn change(&self, inventory: Option<&Inventory>, clears_stale: bool) -> Change {
         let standing = |position: usize| self.standing(position);
         let owner = |pid| owner::of(self.host, pid);

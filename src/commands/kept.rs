@@ -1,4 +1,4 @@
-//! Which lines of dead owners `reclaim` keeps, since something of theirs may use the devices still, and why.
+//! Which lines of dead owners `reclaim` keeps, since processes of theirs may still use the devices, and why.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use crate::host::Host;
 use crate::notes::Notes;
 use crate::policy::{Holdings, Place};
 
-/// What may be used still of what the dead held.
+/// What is needed to tell which lines to keep.
 pub(super) struct Keeping<'a> {
     pub(super) host: &'a Host,
     pub(super) holdings: Holdings<'a>,
     pub(super) remains: &'a Remains<'a>,
-    /// `None`: it cannot be told who computes on a device.
+    /// `None`: it is not known who computes on a device.
     pub(super) kin: Option<&'a Kin<'a>>,
 }
 
 impl Keeping<'_> {
-    /// Of the stale lines those that are kept, each with the reason. With `is_forced` only what a living owner can
-    /// open stays.
+    /// Those of the stale lines that are kept, each with the reason. With `is_forced`, only what a living owner can open
+    /// is kept.
     pub(super) fn kept(
         &self,
         stale: &[usize],
@@ -33,17 +33,15 @@ impl Keeping<'_> {
             let line = &self.holdings.record.assignments[position];
             notes.warnings.extend((!users.is_empty()).then(|| self.computing(line, &users)));
             let reason = if self.remains.is_open_to_the_living(position) {
-                Some("its control group is that of a living owner too".to_owned())
+                Some("its control group is also that of a living owner".to_owned())
             } else if is_forced {
                 None
             } else if self.remains.has_orphans(position) {
-                Some(
-                    "what it left in its control group lives on; --force releases it all the same".to_owned(),
-                )
+                Some("processes live on in its control group; --force releases it anyway".to_owned())
             } else {
-                let users =
-                    (!users.is_empty()).then_some("others compute on its device, and may be left of it");
-                users.map(|users| format!("{users}; --force releases it all the same"))
+                let users = (!users.is_empty())
+                    .then_some("others compute on its device, and may be descendants of it");
+                users.map(|users| format!("{users}; --force releases it anyway"))
             };
             kept.extend(reason.map(|reason| (position, reason)));
         }
@@ -51,11 +49,12 @@ impl Keeping<'_> {
         bound.into_iter().map(|(position, with)| (position, kept[&with].clone())).collect()
     }
 
-    /// Who computes on the device of a line, belongs to no owner of it, and may be of the owner that has ended.
+    /// The processes that compute on the device of a line, belong to none of its owners, and may be descendants of the
+    /// dead one.
     fn users(&self, position: usize) -> Vec<u32> {
         let Some(kin) = self.kin else { return Vec::new() };
         let in_use = kin.in_use(self.holdings, None);
-        // They are in order.
+        // Holders are in ascending order.
         let is_its = |place: &&Place<'_>| place.holders.binary_search(&position).is_ok();
         let places = self.holdings.occupancy.places.iter().filter(is_its);
         let mut devices: Vec<usize> = places.map(|place| place.unit.device).collect();
@@ -65,7 +64,7 @@ impl Keeping<'_> {
         devices.into_iter().flat_map(|device| in_use.by_others(device)).filter(is_later).collect()
     }
 
-    /// A process that is older than the owner is none of its descendants.
+    /// Whether the process may be younger than the owner: an older one is not a descendant.
     fn has_started_since(&self, pid: u32, start: Option<u64>) -> bool {
         let began = self.host.process(pid).ok().flatten().and_then(|process| process.start);
         began.zip(start).is_none_or(|(began, start)| began >= start)

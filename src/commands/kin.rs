@@ -1,7 +1,7 @@
-//! Whose a process is that computes on a device.
+//! Who a process belongs to that computes on a device.
 //!
-//! The driver tells pids of the initial pid namespace. Anywhere else they mean other processes, or none, so
-//! that nothing is said of them.
+//! The driver reports pids of the initial pid namespace. In any other namespace they mean other processes or none, so
+//! they are ignored there.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,12 +10,9 @@ use std::rc::Rc;
 use crate::assignment::Owner;
 use crate::device::Inventory;
 use crate::host::Host;
-use crate::host::process::Process;
+use crate::host::process::{MOST_ANCESTORS, Process};
 use crate::notes::Notes;
 use crate::policy::{Holdings, InUse, Processes};
-
-/// A process has no more ancestors than this, unless the answers of `/proc` go round in circles.
-const MOST_ANCESTORS: usize = 64;
 
 /// The processes of the host, each looked up once.
 pub(super) struct Kin<'a> {
@@ -29,7 +26,7 @@ impl<'a> Kin<'a> {
         let is_used = inventory.devices.iter().any(|device| device.processes.is_some());
         if is_used && !host.is_initial_pid_namespace() {
             notes.detail(
-                "which processes compute on the devices is not considered: the driver tells their pids in the \
+                "processes that compute on the devices are not considered: the driver reports their pids in the \
                  initial pid namespace, and this is another one",
             );
             return None;
@@ -37,7 +34,7 @@ impl<'a> Kin<'a> {
         is_used.then(|| Kin { host, lines: RefCell::default() })
     }
 
-    /// Who computes on the devices beside `requester` and their owners.
+    /// Who computes on the devices, besides `requester` and their owners.
     pub(super) fn in_use<'b>(&'b self, holdings: Holdings<'b>, requester: Option<&'b Owner>) -> InUse<'b> {
         InUse { holdings, requester, processes: self }
     }
@@ -54,13 +51,12 @@ impl<'a> Kin<'a> {
         line
     }
 
-    /// In a pid namespace below ours a process has a further pid, and that is what its record says.
+    /// Whether the process is the owner. In a pid namespace below ours it has another pid, which is the recorded one.
     fn is(&self, process: &Process, owner: &Owner) -> bool {
         if !process.may_have_started_at(owner.start) {
             return false;
         }
-        let is_from_here = owner.pid_namespace.is_none() || owner.pid_namespace == self.host.pid_namespace();
-        if is_from_here {
+        if self.host.has_pids_of(owner) {
             return process.pid == owner.pid;
         }
         let status = self.host.status(process.pid).ok().flatten();

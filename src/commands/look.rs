@@ -1,4 +1,4 @@
-//! What a look at the record tells somebody who waits: whether it may be its turn, and for whom it waits.
+//! What a look at the record tells a waiter: whether it may be its turn, and for whom it waits.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -16,9 +16,9 @@ use crate::policy::{self, Holdings, State, turn};
 
 #[derive(Default)]
 pub(super) struct Look {
-    /// It is its turn, and as many units may be free.
+    /// Whether it is its turn and enough units may be free.
     pub(super) may_try: bool,
-    /// The end of everybody that keeps it waiting is an event.
+    /// Whether the end of everybody that it waits for is an event.
     pub(super) is_all_watched: bool,
     /// Living owners of what it could be given.
     holders: BTreeSet<u32>,
@@ -86,9 +86,9 @@ impl Look {
     }
 }
 
-/// What is held of some units.
+/// Who holds some of the units.
 struct Held {
-    /// Units that no owner keeps: a try tells whether they may be given.
+    /// Units that no owner keeps: an attempt tells whether they may be granted.
     free: usize,
     holders: BTreeSet<u32>,
 }
@@ -108,7 +108,7 @@ impl Held {
     }
 }
 
-/// All owners of a record, and all who wait.
+/// All owners and waiters of a record.
 fn owners(record: &Record) -> impl Iterator<Item = &Owner> {
     let holders = record.assignments.iter().map(|line| &line.owner);
     holders.chain(record.waiters.iter().map(|waiter| &waiter.owner))
@@ -147,6 +147,6 @@ pub(super) fn is_from_here(host: &Host, owner: &Owner) -> bool {
 
 /// Those of this pid namespace, but for this process.
 fn pids<'o>(host: &Host, owners: impl Iterator<Item = &'o Owner>) -> BTreeSet<u32> {
-    let others = owners.filter(|owner| is_from_here(host, owner) && owner.pid != std::process::id());
+    let others = owners.filter(|owner| host.has_pids_of(owner) && owner.pid != std::process::id());
     others.map(|owner| owner.pid).collect()
 }

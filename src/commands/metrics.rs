@@ -1,7 +1,7 @@
-//! `gpu-coord status --prometheus`: what is held, as text that node_exporter's textfile collector takes.
+//! `gpu-coord status --prometheus`: what is held, as text for node_exporter's textfile collector.
 //!
-//! Format: OpenMetrics 1.0 as far as Prometheus' older text format has it too, so that both read it; names end in
-//! their units. One family after the other, each with its help, and `# EOF` at the end.
+//! Format: the common subset of OpenMetrics 1.0 and Prometheus' older text format, so that both parsers accept it; names
+//! end in their units. The families follow each other, each with its help, and `# EOF` comes last.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -33,7 +33,7 @@ impl Exposition {
     }
 }
 
-/// A model's name may hold anything.
+/// A label's value: a model's name may contain anything.
 fn escaped(value: &str) -> String {
     plain::masked(value).replace('\\', "\\\\").replace('"', "\\\"")
 }
@@ -77,7 +77,7 @@ impl View<'_> {
         each(text, "gpu_coord_device_memory_used_bytes", &|device| Some(device.memory_used_mib? * MIB));
     }
 
-    /// By resource and state: a series for each unit would be of no use.
+    /// Counts by resource and state: a series for each unit would not be useful.
     fn units(&self, text: &mut Exposition) {
         let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         for place in self.holdings.occupancy.places.iter().filter(|place| self.selection.takes(&place.unit)) {
@@ -109,7 +109,7 @@ impl View<'_> {
     }
 }
 
-/// What names the device for ever.
+/// What identifies the device permanently.
 fn id(device: &Device) -> String {
     device.identity.name().unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! What each command does.
 //!
-//! Only here do the inventory, the record, the policy and isolation meet: what needs two of them is decided here, each
-//! decision in a file of its own.
+//! Only here do the inventory, the record, the policy and isolation meet: what needs more than one of them is decided
+//! here, each decision in a file of its own.
 
 mod allocate;
 mod answer;
@@ -72,14 +72,14 @@ struct Context<'a> {
     config: Option<&'a Config>,
     log: &'a Log,
     is_strict: bool,
-    /// Who asks for units, once it is known: the history names it if nothing is given.
+    /// Who requests units, once known: the history names it if nothing is granted.
     requester: &'a OnceCell<Owner>,
     surroundings: &'a Surroundings,
     stdout: &'a Stdout,
     deadline: Deadline,
 }
 
-/// Does what was asked; the answer is on stdout by then.
+/// Runs a command. When it returns, the answer has been written to stdout.
 pub(crate) fn run(
     command: &Command,
     config: Option<&Config>,
@@ -107,12 +107,12 @@ pub(crate) fn run(
         Command::Status(options) => status::run(&context, options, notes),
         Command::Devices(options) => devices::run(&context, options, notes),
     };
-    // What is found out only by doing it was not known to any check before.
+    // Warnings that only arise while running were not known to any check before.
     let done = done.and_then(|()| context.check_strict(notes));
     done.map(|()| Exit::Success).inspect_err(|error| context.note_refusal(command, error))
 }
 
-/// Who asks inside of `exec` is answered out of what `exec` was given.
+/// A request inside `exec` is answered from the units that `exec` was granted.
 fn ask(context: &Context<'_>, form: Form, options: &Allocation, notes: &mut Notes) -> Result<(), Error> {
     match context.grant(&options.request).filter(|_| !options.no_coordination) {
         Some(grant) => taken::run(context, form, grant, options, notes),
@@ -121,22 +121,22 @@ fn ask(context: &Context<'_>, form: Form, options: &Allocation, notes: &mut Note
 }
 
 impl Context<'_> {
-    /// The grant of the `exec` that we run inside of, unless others are wanted beside it.
+    /// The grant of the `exec` that we run inside, unless further units are requested.
     fn grant(&self, options: &RequestOptions) -> Option<&str> {
         self.surroundings.grant.as_deref().filter(|_| !options.more)
     }
 
-    /// Whether what is given is recorded.
+    /// Whether a grant is recorded.
     fn coordinates(&self, form: Form, options: &Allocation) -> bool {
         let is_asked_for = match form {
-            // Inside of `exec` all is.
+            // Inside `exec` every grant is.
             Form::Discover => options.enable_coordination_mode || self.surroundings.grant.is_some(),
             Form::Allocate | Form::DeallocateAll => true,
         };
         is_asked_for && !options.no_coordination
     }
 
-    /// With `--strict` a warning is an error, and there is no answer.
+    /// With `--strict`, fails if there is a warning: then there is no answer.
     fn check_strict(&self, notes: &Notes) -> Result<(), Error> {
         match notes.warnings.first().filter(|_| self.is_strict) {
             Some(warning) => Err(Error::Strict(warning.clone())),
@@ -144,18 +144,18 @@ impl Context<'_> {
         }
     }
 
-    /// The answer, if there is to be one.
+    /// Prints the answer, unless `--strict` forbids it.
     fn print(&self, text: &str, notes: &Notes) -> Result<(), Error> {
         self.check_strict(notes)?;
         self.stdout.write(text, self.deadline)
     }
 
-    /// For another try, which knows nothing of what was found out before.
+    /// A context for another attempt, which knows nothing of what was found out before.
     fn again(&self, limit: Duration) -> Context<'_> {
         Context { host: self.host.again(), deadline: Deadline::after(limit), ..*self }
     }
 
-    /// Bounds what follows where the coordination file lies on a file system that can hang.
+    /// Bounds what follows if the coordination file is on a file system that can hang.
     fn guard(&self, path: &Path) -> Option<Guard> {
         let what = || format!("the file system of {}, which does not answer", path.display());
         place::may_hang(&self.host, path).then(|| self.watch(what()))
@@ -165,8 +165,8 @@ impl Context<'_> {
         watchdog::guard(self.deadline, what)
     }
 
-    /// Whether what is written at `path` coordinates with anything; asked of the default path alone, since
-    /// a path that somebody chose is theirs to answer for.
+    /// Checks that others see a file at `path`. Only the default path is checked: whoever chooses another path is
+    /// responsible for it.
     fn check_place(&self, path: &Path, notes: &mut Notes) -> Result<(), Error> {
         if path == Path::new(DEFAULT_COORDINATION_FILE) {
             place::check(&self.host, path, notes)
@@ -175,14 +175,14 @@ impl Context<'_> {
         }
     }
 
-    /// The devices of the host, and what their units are called.
+    /// The devices of the host, and the resource names of their units.
     fn inventory(&self, options: &SourceOptions, notes: &mut Notes) -> Result<(Inventory, Resources), Error> {
         let mut inventory = self.devices(options, notes)?;
         let resources = self.resources(&mut inventory)?;
         Ok((inventory, resources))
     }
 
-    /// Divides the devices into the shares that the configuration says.
+    /// Divides the devices into shares as configured.
     fn resources(&self, inventory: &mut Inventory) -> Result<Resources, Error> {
         let domain = match Vendor::of(&inventory.source) {
             Some(Vendor::Amd) => "amd.com",
@@ -203,7 +203,7 @@ impl Context<'_> {
 
     fn devices(&self, options: &SourceOptions, notes: &mut Notes) -> Result<Inventory, Error> {
         let settings = self.settings(options);
-        // The kernel's own files are read by ourselves, and there a driver that hangs keeps its readers.
+        // This process reads a driver's files in /proc and /sys itself, and a driver that hangs blocks its readers.
         let asks_the_host = !matches!(options.source, Source::File(_) | Source::Simulated(_));
         let asks_a_driver = asks_the_host && inventory::has_driver_files(&self.host);
         let _guard =
@@ -212,7 +212,7 @@ impl Context<'_> {
     }
 }
 
-/// From the commit on, and to the end.
+/// Blocks signals from the commit to the exit.
 fn block_signals() {
     // It fails only for a set that is not one.
     let _ = watchdog::blocked_signals().thread_block();

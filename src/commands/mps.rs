@@ -1,4 +1,4 @@
-//! NVIDIA's Multi-Process Service: whether its daemon is there, and what its clients are told.
+//! NVIDIA's Multi-Process Service: whether its daemon is running, and the variables of its clients.
 //!
 //! Source: NVIDIA's documentation of MPS, "Environment Variables" and "Control Daemon".
 
@@ -9,8 +9,7 @@ use crate::error::Error;
 use crate::host::mps;
 use crate::sharing::Resources;
 
-/// Fails if a unit is shared by way of a daemon that does not answer: without it, its owners would not be kept apart
-/// at all.
+/// Fails if a unit is shared by MPS and the daemon does not answer: without it, the owners would not be limited at all.
 pub(super) fn check(context: &Context<'_>, resources: &Resources, units: &[Unit]) -> Result<(), Error> {
     if !units.iter().any(|unit| resources.way(unit) == Some(Way::Mps)) {
         return Ok(());
@@ -30,15 +29,15 @@ fn directories(context: &Context<'_>) -> MpsDirectories {
     context.config.map(|config| config.mps.clone()).unwrap_or_default()
 }
 
-/// The variables of a client that holds these units; none if it is none. Its shares of the threads and of the memory
-/// are as large as its share of the device.
+/// The variables of an MPS client that holds these units, if it is one. Its shares of the threads and of the memory equal
+/// its share of the device.
 pub(super) fn variables(
     context: &Context<'_>,
     inventory: &Inventory,
     resources: &Resources,
     units: &[Unit],
 ) -> Vec<(&'static str, String)> {
-    // There is no second: of what is shared so, one is given at a time (`config::sharing`).
+    // There is at most one, since only one MPS share is granted at a time (`config::sharing`).
     let Some(unit) = units.iter().find(|unit| resources.way(unit) == Some(Way::Mps)) else {
         return Vec::new();
     };
@@ -49,13 +48,13 @@ pub(super) fn variables(
         ("CUDA_MPS_LOG_DIRECTORY", log.to_string_lossy().into_owned()),
         ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", (100 / replicas).max(1).to_string()),
     ];
-    // Its only device is the first that it counts.
+    // Its only device is its device 0.
     let limit = memory(inventory, unit).map(|mib| format!("0={}M", mib / u64::from(replicas)));
     variables.extend(limit.map(|limit| ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", limit)));
     variables
 }
 
-/// Of that which is shared, in MiB.
+/// The memory of the shared device or instance, in MiB.
 fn memory(inventory: &Inventory, unit: &Unit) -> Option<u64> {
     let device = &inventory.devices[unit.device];
     match unit.instance {

@@ -1,4 +1,4 @@
-//! What a command that is started by `exec` can be given, and one try to take it.
+//! What `exec` can be granted, and one attempt to take it.
 
 use super::Context;
 use super::becoming::Becoming;
@@ -14,7 +14,7 @@ use crate::notes::Notes;
 use crate::sharing::Resources;
 use crate::visible::Seen;
 
-/// What there is, and what of it may be given.
+/// The devices of the host, and the units that may be granted.
 pub(super) struct Offer {
     pub(super) inventory: Inventory,
     pub(super) resources: Resources,
@@ -30,7 +30,7 @@ impl Offer {
         Ok(Offer { inventory, resources, seen, units })
     }
 
-    /// Takes what is asked for, and becomes the command: it returns only if that fails.
+    /// Takes the requested units and becomes the command. Returns only if that fails.
     pub(super) fn take(
         &self,
         context: &Context<'_>,

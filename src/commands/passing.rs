@@ -1,4 +1,4 @@
-//! What `exec` was given, and what of it may be passed on to whoever asks inside.
+//! The units that `exec` was granted, and which of them may be passed on to processes that ask inside.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +15,15 @@ use crate::policy::{self, Occupancy};
 use crate::sharing::Resources;
 use crate::visible::Seen;
 
-/// What `exec` was given.
+/// The units of an `exec`.
 pub(super) struct Passing<'a> {
-    /// What may be passed on still, in the order of the host's units: positions in the record.
+    /// Units that may still be passed on, in the host's order, with their positions in the record.
     pub(super) units: Vec<(usize, Unit)>,
-    /// With what somebody has who lives.
+    /// All of them, including those that living processes inside have taken.
     pub(super) all: Vec<Unit>,
-    /// What somebody had who asked inside, and is dead.
+    /// Lines of processes that asked inside and are dead.
     pub(super) left: Vec<usize>,
-    /// The group that the command was confined to, as it is recorded.
+    /// The group that the command is confined to, as recorded.
     group: Option<&'a str>,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Passing<'a> {
         let left = |position: &usize| is_taken(*position) && !is_alive(*position);
         let left = (0..record.assignments.len()).filter(left).collect();
         let mut passing = Passing { units: Vec::new(), all: Vec::new(), left, group: None };
-        // A line holds more by now if its device is shared in another way: of those, the first.
+        // A line can hold several units if its device is now shared differently: the first one counts.
         let mut seen: BTreeSet<usize> = BTreeSet::new();
         for place in &occupancy.places {
             let living = place.holders.iter().copied().filter(|holder| is_alive(*holder));
@@ -50,8 +50,8 @@ impl<'a> Passing<'a> {
             let Some(first) = lines.first() else { continue };
             passing.all.push(place.unit);
             passing.group = passing.group.or(record.assignments[*first].cgroup.as_deref());
-            // Who cannot see that `exec` has ended cannot see either that others have taken over what it had.
-            // Another share is another unit, however many of them there are by now.
+            // Where nobody can see that `exec` has ended, others may have taken over its units. A different share is a
+            // different unit, however many shares there are now.
             let slot = |holder: &usize| record.assignments[*holder].slot;
             let is_another =
                 |other: &usize| slot(other).zip(slot(first)).is_some_and(|(one, own)| one != own);
@@ -66,14 +66,14 @@ impl<'a> Passing<'a> {
         passing
     }
 
-    /// Whoever has left the group can open everything.
+    /// Whether the requester is confined: a process that has left the group can open everything.
     pub(super) fn confines(&self, host: &Host, requester: &Owner) -> bool {
         let group = self.group.map(|name| Group::recorded(host, requester, name));
         let members = group.and_then(|group| group.and_then(|group| group.members()).ok());
         members.is_some_and(|members| members.contains(&requester.pid))
     }
 
-    /// The requester was confined before, or is not at all.
+    /// Fails if isolation is requested but the requester is not already confined.
     pub(super) fn check_isolation(
         &self,
         how: Option<Cgroup>,
@@ -83,11 +83,11 @@ impl<'a> Passing<'a> {
         let problem = match self.group {
             Some(name) => format!(
                 "it is not in control group {name}, to which `gpu-coord exec` confined its command, and can \
-                 open every device; ask from inside of that group"
+                 open every device; ask from inside that group"
             ),
             None => {
-                "`gpu-coord exec` gave these units without isolation, and its command can open every device; \
-                     give --cgroup to `gpu-coord exec`"
+                "`gpu-coord exec` took these units without isolation, and its command can open every device; \
+                 give --cgroup to `gpu-coord exec`"
                     .to_owned()
             }
         };
@@ -102,8 +102,8 @@ impl<'a> Passing<'a> {
         }
     }
 
-    /// Leaves what may be given, by the options and, unless it is confined, by the environment; and how the owner
-    /// counts. Whoever is confined counts what `exec` was given.
+    /// Keeps the units that the options and, unless the requester is confined, its environment allow. Returns how the
+    /// requester counts devices; a confined one counts those of `exec`.
     pub(super) fn limit(
         &mut self,
         asked: &RequestOptions,
@@ -112,7 +112,7 @@ impl<'a> Passing<'a> {
         is_confined: bool,
     ) -> Result<Seen, Error> {
         let mut units = if is_confined { inventory.units().collect() } else { seen.units(inventory) };
-        // What `exec` asked for is asked for here as well, if nothing else is said.
+        // By default the resource is the one that `exec` requested.
         if asked.resource.is_some() {
             units = eligible::of_resource(units, asked, (inventory, resources))?;
         }
@@ -121,20 +121,20 @@ impl<'a> Passing<'a> {
         Ok(if is_confined { Seen::only(&self.all) } else { seen })
     }
 
-    /// How many are asked for, if there are as many left.
+    /// The amount, if so many units are left.
     pub(super) fn count(&self, amount: u128) -> Result<usize, Error> {
         let left = self.units.len();
         usize::try_from(amount).ok().filter(|count| *count <= left).ok_or_else(|| {
             Error::NotEnough(format!(
                 "{} asked for, and of the {} that `gpu-coord exec` was given {left} are left; ask for more there, or \
-                 with --more beside them",
+                 for further ones with --more",
                 policy::units(amount),
                 self.all.len()
             ))
         })
     }
 
-    /// The lines of whoever asks, beside those of `exec`: the units are held while one of the two lives.
+    /// The requester's lines, next to those of `exec`: the units are held while either of the two is alive.
     pub(super) fn granted(
         &self,
         record: &Record,

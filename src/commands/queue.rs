@@ -1,8 +1,7 @@
-//! The queue of those that wait for units with `exec --wait`: lines of the record, which hold nothing.
+//! The queue of `exec --wait`: lines of the record that hold nothing.
 //!
-//! * A place is taken in the call that finds too little, and given up in the one that gives the units.
-//! * Who has died, who is stopped, and who wants more than the host has keeps nobody waiting, and nor does who
-//!   cannot be seen from here.
+//! * A waiter takes its place in the call that finds too few units, and gives it up in the one that grants them.
+//! * A waiter holds nobody up if it has died, is stopped, wants more than the host has, or cannot be seen from here.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -23,27 +22,27 @@ use crate::policy::{Holdings, Occupancy, State, turn, units};
 /// The place of one process in the queue.
 pub(super) struct Queue {
     pub(super) signals: Signals,
-    /// Whether the record has a line of it, as far as it knows.
+    /// Whether, as far as it knows, the record has a line of it.
     is_in: Cell<bool>,
 }
 
-/// What the record and the host say of those that wait.
+/// What the record and the host say about the waiters.
 pub(super) struct Waiters<'a> {
     pub(super) host: &'a Host,
     pub(super) holdings: Holdings<'a>,
     pub(super) liveness: &'a Liveness<'a>,
-    /// What the one that asks may be given.
+    /// What the requester may be granted.
     pub(super) units: &'a [Unit],
 }
 
-/// The ranks of units among all of the host.
+/// The ranks of units among all units of the host.
 fn ranks(occupancy: &Occupancy<'_>, units: &[Unit]) -> Vec<u32> {
     let units: HashSet<&Unit> = units.iter().collect();
     let places = (0..).zip(&occupancy.places);
     places.filter(|(_, place)| units.contains(&place.unit)).map(|(rank, _)| rank).collect()
 }
 
-/// One that waits for `amount` of `units`; its ticket is drawn when it enters.
+/// A waiter for `amount` of `units`; it gets its ticket when it enters the queue.
 pub(super) fn waiter(owner: &Owner, amount: u128, units: &[Unit], inventory: &Inventory) -> Waiter {
     let wanted: HashSet<&Unit> = units.iter().collect();
     let all: Vec<Unit> = inventory.units().collect();
@@ -89,7 +88,7 @@ impl Waiters<'_> {
         }
     }
 
-    /// The ranks of what somebody can be given some day. What is sick or drained keeps nobody waiting.
+    /// The ranks of units that may become free some day. Sick and drained ones do not count.
     fn hopes(&self) -> Vec<u32> {
         let may_come_free =
             |state| matches!(state, State::Free | State::Stale | State::Held | State::Unknown);
@@ -117,7 +116,7 @@ impl Queue {
         self.is_in.get()
     }
 
-    /// Fails while it is the turn of others, or this process is to end.
+    /// Fails while it is the turn of others, or if a signal to end this process is pending.
     pub(super) fn check(&self, waiters: &Waiters<'_>, owner: &Owner, amount: u128) -> Result<(), Error> {
         if self.signals.is_one_pending() {
             return Err(Error::Interrupted);
@@ -130,7 +129,7 @@ impl Queue {
         }
     }
 
-    /// Takes the last place, unless the record has one of this process. From then on signals are to be looked for.
+    /// Takes the last place, unless this process already has one. From then on signals are blocked and must be checked.
     pub(super) fn enter(
         &self,
         host: &Host,
@@ -148,7 +147,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Gives the place up, if there is one. If that fails, the next caller sees to it once this process has ended.
+    /// Gives up the place, if there is one. If that fails, the next caller removes it once this process has ended.
     pub(super) fn leave(&self, context: &Context<'_>, path: &Path, owner: &Owner) {
         if self.is_in() {
             let _guard = context.guard(path);

@@ -1,4 +1,4 @@
-//! Who holds how much of what, set against the quotas of the configuration.
+//! Who holds how much of which resource, compared with the quotas of the configuration.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,7 +13,7 @@ use crate::host::owner;
 use crate::policy::{Claim, Holdings, check_quotas};
 use crate::sharing::Resources;
 
-/// What is counted, and by which names.
+/// What is needed to count held units.
 pub(super) struct Counting<'a> {
     host: &'a Host,
     resources: &'a Resources,
@@ -36,7 +36,7 @@ impl Sums {
     }
 }
 
-/// Of one resource.
+/// The use of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) used: u64,
@@ -48,7 +48,7 @@ impl<'a> Counting<'a> {
         Counting { host, resources, holdings, accounts: OnceCell::new() }
     }
 
-    /// Fails if the owner may not have the units beside what it and its like hold.
+    /// Fails if the units would exceed a quota that applies to the owner.
     pub(super) fn check(
         &self,
         config: Option<&Config>,
@@ -70,7 +70,7 @@ impl<'a> Counting<'a> {
         })
     }
 
-    /// The users of the quotas. A quota that cannot be put to anybody would limit nobody.
+    /// The users that have quotas. Fails for a user that does not exist, whose quota would limit nobody.
     fn users<'c>(&self, config: &'c Config, owner: &Owner) -> Result<HashMap<&'c str, u32>, Error> {
         let names = config.quotas.iter().filter_map(|quota| Some((quota, quota.user()?)));
         let users = names.map(|(quota, name)| match self.accounts().uid(name) {
@@ -80,13 +80,14 @@ impl<'a> Counting<'a> {
         let users: HashMap<&str, u32> = users.collect::<Result<_, _>>()?;
         if !users.is_empty() && owner.uid.is_none() {
             let pid = owner.pid;
-            return Err(Error::Owner(format!("the user of pid {pid} cannot be told, and users have quotas")));
+            return Err(Error::Owner(format!(
+                "the user of pid {pid} cannot be determined, and users have quotas"
+            )));
         }
         Ok(users)
     }
 
-    /// What the living hold, and those of whom it cannot be told. What was asked for inside of `exec` is held by
-    /// two, and counts once.
+    /// What owners hold that may be alive. A unit that was asked for inside `exec` has two holders and counts once.
     fn claims(&self) -> Vec<Claim> {
         let Holdings { record, occupancy, .. } = self.holdings;
         let mut resources: HashMap<usize, &str> = HashMap::new();
@@ -102,7 +103,7 @@ impl<'a> Counting<'a> {
         }
         let claim = |(position, resource): (usize, &str)| -> Claim {
             let Assignment { owner, namespace, .. } = &record.assignments[position];
-            // A line of the script names a pid alone.
+            // A line of Flink's script has only a pid.
             let uid = owner.uid.or_else(|| owner::of(self.host, owner.pid)?.uid);
             let namespace = self.namespace(namespace.as_deref(), uid);
             Claim { namespace, uid, resource: resource.to_owned() }
@@ -110,12 +111,12 @@ impl<'a> Counting<'a> {
         resources.into_iter().map(claim).collect()
     }
 
-    /// What somebody calls itself, or else its user.
+    /// The namespace that the owner gives, or else its user.
     fn namespace(&self, said: Option<&str>, uid: Option<u32>) -> Option<String> {
         said.map(str::to_owned).or_else(|| uid.map(|uid| self.accounts().name(uid)))
     }
 
-    /// What users are called.
+    /// The names of users.
     pub(super) fn accounts(&self) -> &Accounts {
         self.accounts.get_or_init(|| self.host.accounts())
     }
@@ -144,7 +145,7 @@ impl<'a> Counting<'a> {
     }
 }
 
-/// Of a quota that every request is refused for.
+/// The error for a quota of a user that does not exist, because of which every request is refused.
 pub(super) fn nobody(config: &Config, quota: &Quota) -> Error {
     let name = quota.user().unwrap_or_default();
     let problem = format!("user `{name}`, who has a quota, is not in /etc/passwd; name the user by number");

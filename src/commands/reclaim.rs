@@ -1,4 +1,4 @@
-//! `gpu-coord reclaim`: what dead owners left, in the record and among the control groups.
+//! `gpu-coord reclaim`: releases what dead owners left, in the record and among the control groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -21,7 +21,7 @@ use crate::policy::{self, Holdings};
 
 pub(super) fn run(context: &Context<'_>, options: &Reclaim, notes: &mut Notes) -> Result<(), Error> {
     context.stdout.ready(context.deadline)?;
-    // However they are shared: it matters here who lives.
+    // Sharing does not matter here, only who is alive.
     let inventory = context.devices(&options.source, notes)?;
     let path = &options.file.coordination_file;
     let _guard = context.guard(path);
@@ -48,9 +48,9 @@ struct Reclaimer<'a> {
     context: &'a Context<'a>,
     host: &'a Host,
     inventory: &'a Inventory,
-    /// Says what it would do, and does nothing.
+    /// Only print what would be done.
     is_dry: bool,
-    /// Releases also what processes that outlived their owner may use.
+    /// Also release what processes that outlived their owner may use.
     is_forced: bool,
 }
 
@@ -71,7 +71,7 @@ impl Reclaimer<'_> {
         let kept = keeping.kept(&change.stale, self.is_forced, notes);
         change.stale.retain(|position| !kept.contains_key(position));
         self.host.check_read()?;
-        // Where a warning is an error, it has to be known before anything is done.
+        // If warnings are errors, they must be known before anything is done.
         self.context.check_strict(notes)?;
         let groups = self.groups(record, &remains, &standing, notes)?;
         let left = self.left(record, &remains, &change.stale);
@@ -104,9 +104,12 @@ impl Reclaimer<'_> {
         let positions = dead.filter(|position| named.insert(record.assignments[*position].cgroup.as_ref()));
         let groups: Vec<(usize, Group)> = positions.filter_map(|at| Some((at, group(at)?))).collect();
         if self.is_dry || self.context.is_strict {
-            // What somebody who lives has is no orphan.
+            // Processes in the group of a living owner are not orphans.
             for (position, _) in groups.iter().filter(|(_, group)| !remains.living().share(&group.name())) {
-                remains.name(*position, notes).unwrap_or_else(|error| notes.warn(error.chain()));
+                match remains.survivors(*position) {
+                    Ok(survivors) => notes.warnings.extend(survivors),
+                    Err(error) => notes.warn(error.chain()),
+                }
             }
             self.context.check_strict(notes)?;
         }
@@ -138,7 +141,7 @@ impl Reclaimer<'_> {
         kept.iter().map(line).collect()
     }
 
-    /// What becomes of the groups that the record names no more, and that have processes still.
+    /// A line for each group that the record no longer names but that still has processes.
     fn left(&self, record: &Record, remains: &Remains<'_>, released: &[usize]) -> String {
         let verb = if self.is_dry { "would leave" } else { "left" };
         let orphaned = released.iter().filter(|position| remains.has_orphans(**position));
@@ -162,8 +165,8 @@ impl Reclaimer<'_> {
     }
 }
 
-/// Removes the empty groups of dead owners that the record does not name: a call was killed before it recorded
-/// anything, or the record is another one. Others are let be.
+/// Removes empty groups of dead owners that the record does not name: a call was killed before it recorded anything, or
+/// another record was used. Groups with processes are left alone.
 fn groups(host: &Host, named: &BTreeSet<String>, is_dry: bool, notes: &mut Notes) -> String {
     let mut done = String::new();
     if !host.is_here() || !host.is_initial_pid_namespace() {
@@ -178,7 +181,7 @@ fn groups(host: &Host, named: &BTreeSet<String>, is_dry: bool, notes: &mut Notes
         let verb = if is_dry { "would remove" } else { "removed" };
         match if is_dry { Ok(()) } else { group.remove() } {
             Ok(()) => drop(writeln!(done, "{verb} control group {name}")),
-            // No line of ours names it: somebody else's, whom it may be forbidden to us to clear up for.
+            // No line of the record names it. It may be somebody else's, which we may not be allowed to remove.
             Err(error) => notes.detail(error.chain()),
         }
     }

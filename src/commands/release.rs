@@ -1,5 +1,5 @@
-//! `gpu-coord release`: frees what is recorded of units whose owners are dead, or cannot be judged. A living owner
-//! keeps what it has: of a shared device the others' shares are freed all the same.
+//! `gpu-coord release`: frees units whose owners are dead or cannot be judged. A living owner keeps what it holds; the
+//! other shares of a shared device are still freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(super) fn run(context: &Context<'_>, options: &ByHand, notes: &mut Notes) ->
     if held.is_empty() {
         return nothing_to_release(&hand, &places, notes);
     }
-    check_groups(context, record, &judged, &held, notes)?;
+    check_groups(context, record, &judged, &held)?;
     let is_alive = |position: &usize| judged.standing(*position) == Standing::Alive;
     let (living, freed): (BTreeSet<usize>, BTreeSet<usize>) = held.into_iter().partition(is_alive);
     check_living(record, &living, &freed)?;
@@ -48,11 +48,11 @@ pub(super) fn run(context: &Context<'_>, options: &ByHand, notes: &mut Notes) ->
     ledger.commit(&context.host, &change)?;
     context.note_by_hand(&freed, notes);
     let freed = freed.iter().map(|line| format!("released {}\n", line.told()));
-    let kept = living.iter().map(|line| format!("kept {}, which lives\n", line.told()));
+    let kept = living.iter().map(|line| format!("kept {}, which is alive\n", line.told()));
     context.print(&freed.chain(kept).collect::<String>(), notes)
 }
 
-/// What keeps a unit is told, if it is no owner.
+/// Says what else keeps the units from being granted, since no owner does.
 fn nothing_to_release(hand: &Hand<'_>, places: &[&Place<'_>], notes: &mut Notes) -> Result<(), Error> {
     if let Some(withheld) = places.iter().find_map(|place| place.withheld) {
         return Err(Error::Refused(withheld.message(&hand.options.file.coordination_file)));
@@ -65,13 +65,12 @@ fn nothing_to_release(hand: &Hand<'_>, places: &[&Place<'_>], notes: &mut Notes)
     Ok(())
 }
 
-/// What processes in a control group can open still is not released.
+/// Fails if processes in a control group can still open one of the units.
 fn check_groups(
     context: &Context<'_>,
     record: &Record,
     judged: &Judged<'_>,
     held: &BTreeSet<usize>,
-    notes: &mut Notes,
 ) -> Result<(), Error> {
     let standing = |position: usize| judged.standing(position);
     let remains = Remains::of(&context.host, record, &standing);
@@ -83,18 +82,18 @@ fn check_groups(
             owner.pid
         )));
     }
-    if let Some(orphaned) = held.iter().find(|position| remains.has_orphans(**position)) {
-        remains.name(*orphaned, notes)?;
-        let index = record.assignments[*orphaned].index;
-        let alive = notes.warnings.pop().unwrap_or_default();
-        return Err(Error::Refused(format!(
-            "device {index} is not released: {alive}, or release it with `gpu-coord reclaim --force`"
-        )));
+    for position in held {
+        if let Some(survivors) = remains.survivors(*position)? {
+            let index = record.assignments[*position].index;
+            return Err(Error::Refused(format!(
+                "device {index} is not released: {survivors}, or release it with `gpu-coord reclaim --force`"
+            )));
+        }
     }
     Ok(())
 }
 
-/// Fails if there is a device of which everything that is meant belongs to the living.
+/// Fails if there is a device of which nothing can be released, since living owners hold all that is meant.
 fn check_living(record: &Record, living: &BTreeSet<usize>, freed: &BTreeSet<usize>) -> Result<(), Error> {
     let index = |position: &usize| record.assignments[*position].index;
     let freed: BTreeSet<u32> = freed.iter().map(index).collect();
@@ -103,12 +102,12 @@ fn check_living(record: &Record, living: &BTreeSet<usize>, freed: &BTreeSet<usiz
     let Assignment { index, owner, .. } = &record.assignments[*position];
     let pid = owner.pid;
     Err(Error::Refused(format!(
-        "device {index} is held by pid {pid}, which lives; end it, or let it give back what it has with `gpu-coord \
+        "device {index} is held by pid {pid}, which is alive; end it, or give back what it holds with `gpu-coord \
          deallocateAll --owner {pid}`"
     )))
 }
 
-/// All lines of a grant hold or none, so that those that are not released are written anew.
+/// The lines of a grant hold all together or not at all, so those that are not released are rewritten under a new grant.
 fn rest_of_grants(record: &Record, freed: &BTreeSet<usize>) -> Vec<(usize, Assignment)> {
     let mut rests: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (line, with) in record.bound(0..record.assignments.len(), freed) {

@@ -1,5 +1,5 @@
-//! The control groups of dead owners: removed once they are empty. Descendants that live on in one are kept from
-//! every GPU and named, and not killed; what they have open they keep.
+//! The control groups of dead owners, which are removed once they are empty. Descendants that live on in one are denied
+//! every GPU and named, but not killed; they keep what they have open.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -12,27 +12,27 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::notes::Notes;
 
-/// What the dead of a record have left.
+/// What the dead owners of a record have left.
 pub(super) struct Remains<'a> {
     host: &'a Host,
     record: &'a Record,
-    /// By the group's name in the record.
+    /// The processes of each group, by the group's name in the record.
     orphans: RefCell<BTreeMap<String, Vec<u32>>>,
-    /// The groups whose processes are kept from every GPU by now.
+    /// The groups whose processes are now denied every GPU.
     shut: RefCell<BTreeSet<String>>,
-    /// Those who live, or may.
+    /// What owners have that may be alive.
     living: Others<'a>,
 }
 
-/// The groups, and the units in each, that those who go on have: `exec` passes units on to several owners in one
-/// group. Looked through once, however many lines a record has.
+/// The groups of some owners and the units in each: `exec` passes units on to several owners in one group. Collected
+/// once, however many lines a record has.
 pub(super) struct Others<'a> {
     groups: HashSet<&'a str>,
     units: HashSet<(&'a str, Option<u32>, &'a Identity)>,
 }
 
 impl<'a> Others<'a> {
-    /// Of all lines but those that `is_gone` names, by their positions in the record.
+    /// Those of all lines except the ones, by position in the record, for which `is_gone` holds.
     pub(super) fn of(record: &'a Record, is_gone: impl Fn(usize) -> bool) -> Others<'a> {
         let lines = record.assignments.iter().enumerate();
         let confined = lines.filter_map(|(at, line)| Some((at, unit_of(line)?)));
@@ -40,18 +40,18 @@ impl<'a> Others<'a> {
         Others { groups: units.iter().map(|(name, ..)| *name).collect(), units }
     }
 
-    /// Whether one of them has the group.
+    /// Whether the group is one of theirs.
     pub(super) fn share(&self, name: &str) -> bool {
         self.groups.contains(name)
     }
 
-    /// Whether one of them, in the group of that line, has its unit as well.
+    /// Whether one of them, in the group of that line, holds its unit as well.
     pub(super) fn hold(&self, line: &Assignment) -> bool {
         unit_of(line).is_some_and(|unit| self.units.contains(&unit))
     }
 }
 
-/// A unit, as somebody confined has it.
+/// The unit of a confined owner, with its group.
 fn unit_of(line: &Assignment) -> Option<(&str, Option<u32>, &Identity)> {
     line.cgroup.as_deref().map(|name| (name, line.slot, &line.identity))
 }
@@ -67,13 +67,13 @@ impl<'a> Remains<'a> {
         Remains { host, record, orphans, shut, living }
     }
 
-    /// Those who live, or may.
+    /// What owners have that may be alive.
     pub(super) fn living(&self) -> &Others<'a> {
         &self.living
     }
 
-    /// Whether processes live on in the group of an assignment whose owner is dead, and nobody who lives has the
-    /// unit. A group that cannot be looked into may have some.
+    /// Whether processes live on in the group of an assignment whose owner is dead, and no living owner holds the unit. A
+    /// group that cannot be read may have some.
     pub(super) fn has_orphans(&self, position: usize) -> bool {
         let line = &self.record.assignments[position];
         let Some(name) = &line.cgroup else { return false };
@@ -89,13 +89,13 @@ impl<'a> Remains<'a> {
         has_orphans
     }
 
-    /// Whether somebody who lives is in the group of an assignment whose owner is dead, and can open its unit.
+    /// Whether a living owner is in the group of an assignment whose owner is dead, and can open its unit.
     pub(super) fn is_open_to_the_living(&self, position: usize) -> bool {
         let name = self.record.assignments[position].cgroup.as_deref();
         name.is_some_and(|name| self.living().share(name)) && self.has_orphans(position)
     }
 
-    /// Who they are, of a unit that is given all the same.
+    /// A warning that names them, for a unit that is granted anyway.
     pub(super) fn open_to(&self, position: usize) -> Option<String> {
         if !self.is_open_to_the_living(position) {
             return None;
@@ -111,7 +111,7 @@ impl<'a> Remains<'a> {
         ))
     }
 
-    /// Whether the processes of a group have been kept from every GPU.
+    /// Whether the processes of a group have been denied every GPU.
     pub(super) fn is_shut(&self, name: &str) -> bool {
         self.shut.borrow().contains(name)
     }
@@ -127,8 +127,8 @@ impl<'a> Remains<'a> {
         Group::recorded(self.host, &assignment.owner, assignment.cgroup.as_deref().unwrap_or_default())
     }
 
-    /// Removes the groups that are empty, and denies every GPU to those that are not. What cannot be done is a
-    /// warning: it withholds nothing from the living.
+    /// Removes the empty groups, and denies every GPU to the others. A failure is only a warning: it must not keep units
+    /// from others.
     pub(super) fn clear(&self, inventory: &Inventory, notes: &mut Notes) {
         let mut seen = BTreeSet::new();
         for (position, assignment) in self.record.assignments.iter().enumerate() {
@@ -139,7 +139,7 @@ impl<'a> Remains<'a> {
         }
     }
 
-    /// Removes the group of an assignment whose owner is dead, if it is empty; whether it is not.
+    /// Removes the group of an assignment whose owner is dead, if it is empty. Returns whether it is not.
     pub(super) fn remove(&self, position: usize, notes: &mut Notes) -> Result<bool, Error> {
         if self.record.assignments[position].cgroup.is_none() || self.is_of_an_earlier_boot(position) {
             return Ok(false);
@@ -156,12 +156,12 @@ impl<'a> Remains<'a> {
         Ok(false)
     }
 
-    /// Says who lives on in the group of an assignment whose owner is dead, and does nothing about it.
-    pub(super) fn name(&self, position: usize, notes: &mut Notes) -> Result<(), Error> {
-        if self.has_orphans(position) {
-            notes.warn(self.alive(&self.group(position)?, position));
+    /// Who lives on in the group of an assignment whose owner is dead, as a sentence.
+    pub(super) fn survivors(&self, position: usize) -> Result<Option<String>, Error> {
+        if !self.has_orphans(position) {
+            return Ok(None);
         }
-        Ok(())
+        Ok(Some(self.alive(&self.group(position)?, position)))
     }
 
     fn clear_one(&self, position: usize, inventory: &Inventory, notes: &mut Notes) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! A request for units, what it is given, and what that changes: decided under the lock, and not done yet.
+//! A request for units, what it is granted, and what that changes: decided under the lock, but not yet done.
 
 use std::path::Path;
 
@@ -22,19 +22,19 @@ use crate::policy::{self, Holdings, Occupancy, Used, turn};
 use crate::sharing::Resources;
 use crate::visible::Seen;
 
-/// A request, and what it may be given.
+/// A request, and what it may be granted.
 pub(super) struct Request<'a> {
     pub(super) context: &'a Context<'a>,
     pub(super) options: &'a RequestOptions,
-    /// Whether the units of dead owners may be given.
+    /// Whether the units of dead owners may be granted.
     pub(super) takes_over: bool,
-    /// Whether the owner goes on with the rights that it has now.
+    /// Whether the owner keeps the privileges that it has now.
     pub(super) keeps_rights: bool,
-    /// Whether the owner is a command that may ask for its units again, inside.
+    /// Whether the owner is a command of `exec`, inside which the units may be asked for again.
     pub(super) is_passed_on: bool,
-    /// Where the owner waits for what is not free; `None`: nowhere.
+    /// Where the owner waits if there are not enough units; `None`: it does not wait.
     pub(super) queue: Option<&'a Queue>,
-    /// What the owner is told: an index changes with what it can open.
+    /// What is printed: indexes change with what the owner can open.
     pub(super) print: Print,
     pub(super) inventory: &'a Inventory,
     pub(super) resources: &'a Resources,
@@ -46,14 +46,14 @@ pub(super) struct Request<'a> {
 }
 
 pub(super) struct Decision<'a> {
-    /// An error if the owner is to wait.
+    /// An error if the owner has to wait.
     pub(super) units: Result<Vec<Unit>, Error>,
     pub(super) change: Change,
     /// `None`: the owner is not confined.
     pub(super) isolation: Option<Isolation<'a>>,
 }
 
-/// Who asks, and what is known then.
+/// The requester, and what is known under the lock.
 struct Case<'a> {
     requester: &'a Owner,
     holdings: Holdings<'a>,
@@ -92,7 +92,7 @@ impl Request<'_> {
         Ok(Decision { units, change, isolation })
     }
 
-    /// `None` if the owner is not to be confined, or if it was to be only at best.
+    /// `None` if the owner shall not be confined, or cannot be and `best-effort` was requested.
     fn isolation<'a>(
         &'a self,
         confinee: &Confinee<'a, '_>,
@@ -108,7 +108,7 @@ impl Request<'_> {
         }
     }
 
-    /// Goes on without isolation, if it was asked for only at best.
+    /// Warns and continues without isolation if `best-effort` was requested; otherwise fails with `error`.
     pub(super) fn without(&self, error: Error, notes: &mut Notes) -> Result<(), Error> {
         let is_isolation = matches!(error, Error::Isolation(_));
         if self.options.cgroup() != Some(Cgroup::BestEffort) || !is_isolation {
@@ -142,14 +142,14 @@ impl Request<'_> {
         }
     }
 
-    /// What refuses units that are there to be had.
+    /// Fails if a policy refuses units that are available.
     fn check_policy(&self, case: &Case<'_>, units: &[Unit]) -> Result<(), Error> {
         let counting = Counting::new(&self.context.host, self.resources, case.holdings);
         counting.check(self.context.config, case.requester, self.options.namespace.as_deref(), units)?;
         mps::check(self.context, self.resources, units)
     }
 
-    /// All but what is granted. The control groups of the dead are cleared by then.
+    /// The change without the grant. Clears the control groups of dead owners.
     fn change(&self, case: &Case<'_>, has_units: bool, notes: &mut Notes) -> Change {
         let mut change = case.judged.change(Some(self.inventory), self.takes_over);
         if has_units {
@@ -158,7 +158,7 @@ impl Request<'_> {
         if self.takes_over {
             case.remains.clear(self.inventory, notes);
         }
-        // The record goes on naming a group until it is gone.
+        // The record names a group until it is gone.
         let is_kept = |position: &usize| case.remains.has_orphans(*position);
         let kept = change.stale.iter().copied().filter(is_kept).collect();
         case.holdings.record.retain_apart(&mut change.stale, &kept);
@@ -166,7 +166,7 @@ impl Request<'_> {
     }
 }
 
-/// Lines that withhold a unit, each named: they stay until somebody looks at them.
+/// Warns of each line that withholds a unit: such lines stay until somebody corrects them.
 fn warn(occupancy: &Occupancy<'_>, path: &Path, notes: &mut Notes) {
     let mut withheld: Vec<_> = occupancy.places.iter().filter_map(|place| place.withheld).collect();
     withheld.dedup();

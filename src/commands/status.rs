@@ -24,14 +24,14 @@ use crate::policy::{self, Holdings};
 use crate::selection::Selection;
 use crate::sharing::Resources;
 
-/// How long nothing need be looked at of which every change is an event; and what is not there yet, or of whose end
-/// nothing is heard.
+/// How long to wait between looks if every change is an event.
 const LONG: Duration = Duration::from_secs(3600);
+/// The same if the file does not exist yet, or if the end of a process is not an event.
 const SHORT: Duration = Duration::from_secs(1);
-/// What happens at once is one change.
+/// Events within this time are one change.
 const SETTLES: Duration = Duration::from_millis(50);
 
-/// Clears the terminal, and begins at its top left (ECMA-48: ED, CUP).
+/// Clears the terminal and moves the cursor to its top left (ECMA-48: ED, CUP).
 const ANEW: &str = "\x1b[2J\x1b[H";
 
 pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Result<(), Error> {
@@ -43,17 +43,17 @@ pub(super) fn run(context: &Context<'_>, options: &Status, notes: &mut Notes) ->
     context.print(&text, notes)
 }
 
-/// Shows it again whenever something changes, until a signal comes or nobody reads any more.
+/// Shows the table after every change, until a signal arrives or the reader is gone.
 fn watch(context: &Context<'_>, options: &Status) -> Result<(), Error> {
     let is_terminal = context.stdout.terminal(true).is_some();
     let path = &options.file.coordination_file;
     let (mut watch, signals) = (Watch::new(), Signals::new());
     context.stdout.stream().into_iter().for_each(|stream| watch.reader(stream));
     loop {
-        // Each look has the time that a run has.
+        // Each look has the deadline of a whole run.
         let context = &context.again(options.common.deadline);
         let mut notes = Notes::default();
-        // Before it is looked at, so that no change is missed.
+        // Watched before it is read, so that no change is missed.
         let is_file_watched = watch.file(path);
         let (text, owners) = look(context, options, &mut notes)?;
         context.check_strict(&notes)?;
@@ -61,7 +61,7 @@ fn watch(context: &Context<'_>, options: &Status) -> Result<(), Error> {
         let warnings: String = notes.warnings.iter().map(|line| format!("warning: {line}\n")).collect();
         let text = if is_terminal { ANEW.to_owned() + &text + &warnings } else { text + &warnings + "\n" };
         match context.stdout.write(&text, context.deadline) {
-            // Whoever read it has seen enough.
+            // The reader has seen enough.
             Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
@@ -106,7 +106,7 @@ fn look(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Result<(S
     let judged = snapshot
         .as_ref()
         .map(|snapshot| Judged::new(&context.host, &snapshot.record, snapshot.facts, Some(&occupancy)));
-    // Without a file there is no assignment, and nobody asks.
+    // Without a file there are no assignments, so this is never called.
     let standing =
         |position: usize| judged.as_ref().map_or(Standing::Dead, |judged| judged.standing(position));
     let holdings = Holdings { inventory: &inventory, record, occupancy: &occupancy, standing: &standing };
@@ -132,7 +132,7 @@ fn look(context: &Context<'_>, options: &Status, notes: &mut Notes) -> Result<(S
     Ok((text, Owners::of(&context.host, holdings)))
 }
 
-/// Who holds what is to be seen also while the driver is broken.
+/// The devices. `status` shows the record even if the driver is broken.
 fn inventory(
     context: &Context<'_>,
     options: &Status,
@@ -148,8 +148,8 @@ fn inventory(
             let source = options.source.source.to_string();
             let inventory =
                 Inventory { source, driver_version: None, devices: Vec::new(), tells_instances: false };
-            // Whatever the configuration shares, there is nothing here to share.
-            let resources = Resources::none();
+            // Without devices there is nothing to share, whatever the configuration says.
+            let resources = Resources::default();
             Ok((inventory, resources, Selection::default()))
         }
     }
@@ -161,7 +161,7 @@ fn doubts(snapshot: Option<&Snapshot>, record: &Record, path: &Path, notes: &mut
     let path = path.display();
     if !snapshot.is_consistent {
         notes.warn(format!(
-            "{path}: read without its lock, which a writer keeps; what is shown may be of two moments"
+            "{path}: read without its lock, which a writer holds; what is shown may mix two states"
         ));
     }
     if let Some(doubts) = &snapshot.doubts {

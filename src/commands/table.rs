@@ -1,4 +1,4 @@
-//! A table for people: columns as wide as their widest cell, and lines no wider than the terminal.
+//! A table for people: each column is as wide as its widest cell, and no line is wider than the terminal.
 
 use crate::cli::Terminal;
 use crate::plain;
@@ -10,8 +10,8 @@ pub(super) struct Paint {
     pub(super) colour: fn(&str) -> Option<u8>,
 }
 
-/// Rows of equally many cells, the first row being the heads. No cell brings a control character to the
-/// terminal: names of processes and devices are other people's.
+/// `rows`: equally long rows, the first of which has the headings. No control character in a cell reaches the terminal:
+/// others choose the names of processes and devices.
 pub(super) fn table(rows: &[Vec<String>], terminal: Option<Terminal>, paint: Option<&Paint>) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
@@ -23,7 +23,7 @@ pub(super) fn table(rows: &[Vec<String>], terminal: Option<Terminal>, paint: Opt
     rows.iter().map(|row| line(row, &widths, most, paint) + "\n").collect()
 }
 
-/// Cut at the end of the line: what matters most comes first.
+/// A line, cut at the width of the terminal: what matters most comes first.
 fn line(row: &[String], widths: &[usize], most: usize, paint: Option<&Paint>) -> String {
     let mut line = String::new();
     let mut used = 0;
@@ -51,7 +51,7 @@ fn painted(shown: String, column: usize, cell: &str, paint: Option<&Paint>) -> S
     }
 }
 
-/// An empty cell is a `-`, so that columns can be counted.
+/// An empty cell becomes `-`, so that columns can be counted.
 fn clean(cell: &str) -> String {
     if cell.is_empty() { "-".to_owned() } else { plain::masked(cell) }
 }

@@ -1,5 +1,5 @@
-//! `gpu-coord AMOUNT` inside of `gpu-coord exec`: the answer is out of what `exec` was given, no unit to two who live,
-//! and whoever asks owns it beside the command, since a start script may leave after that.
+//! `gpu-coord AMOUNT` inside `gpu-coord exec`: the answer comes from the units of `exec`, and no unit goes to two living
+//! processes. The requester owns it together with the command, since a start script may exit afterwards.
 
 use super::allocate::find_owner;
 use super::answer::Answer;
@@ -36,8 +36,8 @@ pub(super) fn run(
     let unknown = || {
         let path = path.display();
         Error::Owner(format!(
-            "grant `{grant}` of GPU_COORD_GRANT is not in {path}, or its owner has ended (a start script is not to \
-             leave before this is asked); start the command with `gpu-coord exec` again, or unset the variable"
+            "grant `{grant}` of GPU_COORD_GRANT is not in {path}, or its owner has ended (a start script must not \
+             exit before this call); start the command with `gpu-coord exec` again, or unset the variable"
         ))
     };
     let id = id(grant).ok_or_else(unknown)?;
@@ -52,13 +52,13 @@ pub(super) fn run(
     taking.take(ledger, guard, &resources, seen, notes)?.ok_or_else(unknown)
 }
 
-/// As `exec` has told it.
+/// Parses the grant id as `exec` has set it.
 fn id(text: &str) -> Option<u64> {
     let is_id = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     u64::from_str_radix(text, 16).ok().filter(|_| is_id)
 }
 
-/// Who takes what of which grant.
+/// Which process takes what from which grant.
 struct Taking<'a> {
     context: &'a Context<'a>,
     options: &'a Allocation,
@@ -68,7 +68,7 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// `None`: the record has nothing of that grant.
+    /// `None`: the record has no unit of that grant.
     fn take(
         &self,
         ledger: Ledger,

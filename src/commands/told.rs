@@ -1,4 +1,4 @@
-//! What an owner is told of its units, and the words for them.
+//! What an owner is told about its units, and the words for them.
 
 use crate::cli::Word;
 use crate::device::{Device, Inventory, Part, Unit};
@@ -9,11 +9,11 @@ use crate::visible::Seen;
 pub(super) struct Told<'a> {
     pub(super) inventory: &'a Inventory,
     pub(super) units: &'a [Unit],
-    /// How the owner counts; where no variable hides a device from it, as the vendor's tool does.
+    /// How the owner counts devices: like the vendor's tool, unless a variable hides some from it.
     pub(super) seen: &'a Seen,
-    /// Whether it can open these units alone.
+    /// Whether it can open only these units.
     pub(super) is_confined: bool,
-    /// What else its runtime is to read of its environment.
+    /// Further variables for its runtime.
     pub(super) variables: &'a [(&'static str, String)],
 }
 
@@ -31,7 +31,7 @@ pub(super) fn words(
             Some(_) => of_instance(inventory, unit, print)?,
             None => of_device(inventory, unit.device, relative, print)?,
         };
-        // Two shares of one device are one device: CUDA sees none at all if one is named twice.
+        // Two shares of one device are printed once: CUDA sees no device at all if one is named twice.
         if unit.slot.is_none() || !words.contains(&word) {
             words.push(word);
         }
@@ -39,7 +39,7 @@ pub(super) fn words(
     Ok(words)
 }
 
-/// CUDA takes an instance by its UUID only.
+/// CUDA accepts an instance only by its UUID.
 fn of_instance(inventory: &Inventory, unit: &Unit, print: Word) -> Result<String, Error> {
     let device = &inventory.devices[unit.device];
     let uuid = inventory.identity(unit).uuid.clone();
@@ -51,7 +51,7 @@ fn of_instance(inventory: &Inventory, unit: &Unit, print: Word) -> Result<String
     }
 }
 
-/// `relative`: how the owner counts, if not as the vendor's tool does.
+/// `relative`: how the owner counts, if not like the vendor's tool.
 fn of_device(
     inventory: &Inventory,
     at: usize,

@@ -22,18 +22,18 @@ use crate::policy::{Holdings, InUse, Place, State};
 use crate::selection::Selection;
 use crate::sharing::Resources;
 
-/// All that is shown.
+/// Everything that is shown.
 pub(super) struct View<'a> {
     pub(super) host: &'a Host,
-    /// What users are called.
+    /// The names of users.
     pub(super) accounts: &'a Accounts,
     pub(super) holdings: Holdings<'a>,
     pub(super) resources: &'a Resources,
     pub(super) sums: Sums,
     pub(super) selection: &'a Selection,
-    /// `None`: it cannot be told who computes on a device.
+    /// `None`: it is not known who computes on a device.
     pub(super) in_use: Option<InUse<'a>>,
-    /// What a table is shown on.
+    /// The terminal on which a table is shown, if any.
     pub(super) terminal: Option<Terminal>,
 }
 
@@ -46,7 +46,7 @@ impl View<'_> {
         (0..is_shown.len()).filter(|position| !is_shown[*position]).collect()
     }
 
-    /// The holders of a unit, each once: the living first, and whoever asked inside of `exec` before its command.
+    /// The holders of a unit, each once: living ones first, and those that asked inside `exec` before its command.
     fn holders(&self, place: &Place<'_>) -> Vec<usize> {
         let line = |position: usize| &self.holdings.record.assignments[position];
         let mut holders = place.holders.clone();
@@ -92,7 +92,7 @@ impl View<'_> {
         OwnerJson::of(self.host, self.accounts, assignment, (self.holdings.standing)(at))
     }
 
-    /// Pids of processes that compute on a device and hold nothing of it; `None` if it cannot be told.
+    /// Pids of processes that compute on a device without holding it; `None` if not known.
     fn others(&self, at: usize, device: &Device) -> Option<Vec<u32>> {
         device.processes.as_ref()?;
         Some(self.in_use.as_ref()?.by_others(at))

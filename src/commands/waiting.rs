@@ -1,9 +1,9 @@
-//! `gpu-coord exec --wait`: tries whenever it may be its turn, and sleeps meanwhile.
+//! `gpu-coord exec --wait`: tries whenever it may be its turn, and sleeps in between.
 //!
-//! A release changes the file, and an owner that dies ends: both are events. What no event tells is looked for now
-//! and then: that somebody who goes first was stopped, that a sick device is sound again, that others compute on a
-//! device no more, and the end of an owner that cannot be watched (before Linux 5.3, in another pid namespace).
-//! A look reads the record without its lock; only who may have its turn asks the devices, and takes the lock.
+//! A release changes the file, and the end of an owner can be watched: both are events. What causes no event is polled:
+//! a waiter before it was stopped, a sick device is sound again, others no longer compute on a device, or an owner has
+//! ended that cannot be watched (before Linux 5.3, or in another pid namespace). A look reads the record without its
+//! lock; only a process whose turn it may be queries the devices and takes the lock.
 
 use std::time::{Duration, Instant};
 
@@ -18,16 +18,16 @@ use crate::host::Host;
 use crate::host::events::{Event, Watch};
 use crate::notes::Notes;
 
-/// The pauses between looks without an event grow from the first to the second.
+/// The first and the longest pause between looks without an event.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// The longest pause while there is somebody whose end is no event.
+/// The longest pause while there is somebody whose end is not an event.
 const UNWATCHED: Duration = Duration::from_secs(1);
 
-/// For the line to be taken out of the record: whoever gives up does not wait long for that.
+/// How long to try to remove the line from the record when giving up.
 const LEAVES_WITHIN: Duration = Duration::from_secs(2);
 
-/// Tries until it is given what it asks for, for so long at most.
+/// Tries until the request is granted, for at most `patience`.
 pub(super) fn run(
     context: &Context<'_>,
     options: &Exec,
@@ -53,7 +53,7 @@ struct Waiting<'a> {
     context: &'a Context<'a>,
     options: &'a Exec,
     owner: &'a Owner,
-    /// `None`: without end.
+    /// `None`: without limit.
     patience: Option<Duration>,
     since: Instant,
     queue: Queue,
@@ -87,7 +87,7 @@ impl Waiting<'_> {
         }
     }
 
-    /// `offer`: what there was at the last try, if there is less than that now. It may come back.
+    /// `offer`: the result of the last look at the devices. It is kept if the next one fails, since they may come back.
     fn attempt(&self, offer: &mut Option<Offer>, notes: &mut Notes) -> Result<(), Error> {
         let common = &self.options.request.common;
         let context = self.context.again(common.deadline);
@@ -96,7 +96,7 @@ impl Waiting<'_> {
         offer.take(&context, self.options, self.owner, Some(&self.queue), notes)
     }
 
-    /// Returns when it may be its turn. `why`: the last try failed.
+    /// Returns when it may be its turn. `why`: why the last attempt failed.
     fn until_its_turn(&mut self, offer: Option<&Offer>, why: &str) -> Result<(), Error> {
         let mut was_woken = false;
         loop {
@@ -126,7 +126,7 @@ impl Waiting<'_> {
         }
     }
 
-    /// On a terminal, for whom it waits; once for each change.
+    /// Prints for whom it waits, on a terminal and once for each change.
     fn say(&mut self, look: &Look, host: &Host) {
         if !self.is_told {
             return;

@@ -1,9 +1,9 @@
 //! The configuration file: pure.
 //!
 //! Its format is that of NVIDIA's Kubernetes device plugin, version v1, so that one file serves both:
-//! `flags.migStrategy` and `sharing` mean the same here, what else the plugin knows means nothing here and is only
-//! named, and what it does not know is an error. What is ours alone lies below the key `gpu-coord`. Without a version
-//! it is v1, as it is to the plugin.
+//! `flags.migStrategy` and `sharing` mean the same here, other keys of the plugin are ignored and only listed, and keys
+//! that the plugin does not know are errors. Our own settings are below the key `gpu-coord`. A file without a version
+//! is v1, as for the plugin.
 //!
 //! Source of the format: README of the device plugin, "Configuration", "Shared Access to GPUs".
 
@@ -22,18 +22,18 @@ use yaml::{Keys, Node, Position, Problem, documents};
 pub(crate) use own::{Preset, Quota, Whose};
 pub(crate) use sharing::{SharedDevices, SharedResource, Sharing, Way};
 
-/// What of MIG instances is offered, and under which name.
+/// Which MIG instances are offered, and under which name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MigStrategy {
-    /// No instance, and no card that is divided.
+    /// No instances and no divided cards.
     None,
     /// Instances as whole devices, if all are alike.
     Single,
-    /// Instances by their profiles.
+    /// Instances by profile.
     Mixed,
 }
 
-/// Where the MPS control daemon is reached, and logs.
+/// Where the MPS control daemon listens, and where it logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MpsDirectories {
     pub(crate) pipe: PathBuf,
@@ -50,7 +50,7 @@ impl Default for MpsDirectories {
 /// What a configuration file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Config {
-    /// Of the file; empty until somebody says which it is.
+    /// The file it was read from; empty until the caller sets it.
     pub(crate) path: PathBuf,
     /// `None`: the file does not say.
     pub(crate) mig: Option<MigStrategy>,
@@ -58,12 +58,12 @@ pub(crate) struct Config {
     pub(crate) quotas: Vec<Quota>,
     pub(crate) mps: MpsDirectories,
     pub(crate) options: Vec<Preset>,
-    /// Keys of the plugin that mean nothing here.
+    /// Keys that only the plugin uses.
     pub(crate) ignored: Vec<String>,
 }
 
 impl Config {
-    /// What the file says at that position cannot be, on this host.
+    /// An error for what the file says at that position, which does not fit this host.
     pub(crate) fn error(&self, (line, column): Position, problem: String) -> Error {
         Error::Configuration { path: self.path.clone(), line, column, problem }
     }
@@ -76,12 +76,12 @@ impl Config {
     }
 }
 
-/// Of a resource's name, with its domain.
+/// Characters of a resource's name, including its domain.
 const LONGEST_NAME: usize = 63;
-/// Keys of the plugin that say how it itself works.
+/// Keys that configure the plugin itself.
 const OF_THE_PLUGIN: [&str; 3] = ["resources", "imex", "health"];
 
-/// `key`: which of the configurations, where the text is a ConfigMap of several.
+/// `key`: which configuration to use if the text is a ConfigMap with several.
 pub(crate) fn parse(text: &str, key: Option<&str>) -> Result<Config, Problem> {
     let documents = documents(text)?;
     let root = match &documents[..] {
@@ -95,14 +95,13 @@ pub(crate) fn parse(text: &str, key: Option<&str>) -> Result<Config, Problem> {
         root.get("data").filter(|_| root.get("kind").and_then(Node::text).as_deref() == Some("ConfigMap"));
     match (data, key) {
         (Some(data), key) => of_config_map(text, data, key),
-        (None, Some(key)) => Err(root.problem(format!(
-            "is no ConfigMap, so that there is no `{key}` to choose; leave --config-key out"
-        ))),
+        (None, Some(key)) => Err(root
+            .problem(format!("not a ConfigMap, so there is no `{key}` to choose; leave --config-key out"))),
         (None, None) => config(root),
     }
 }
 
-/// Each value is the text of a configuration of its own.
+/// Each value of a ConfigMap's data is the text of a configuration.
 fn of_config_map(file: &str, data: Node<'_, '_>, key: Option<&str>) -> Result<Config, Problem> {
     let entries = data.entries().ok_or_else(|| data.problem("`data` takes keys with values"))?;
     let names = || entries.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>().join(", ");
@@ -127,7 +126,7 @@ fn of_config_map(file: &str, data: Node<'_, '_>, key: Option<&str>) -> Result<Co
     Ok(config)
 }
 
-/// A position in a text whose first line is the one below line `above` of the file, and which is indented there.
+/// Translates a position in a text that is embedded in a file, below its line `above` and indented.
 fn position_in(file: &str, text: &str, above: usize, (line, column): Position) -> Position {
     let lines = file.lines().nth(above + line - 1).zip(text.lines().nth(line - 1));
     let indent = lines.and_then(|(outer, inner)| Some(outer.strip_suffix(inner)?.chars().count()));
@@ -187,7 +186,7 @@ fn mig_strategy(node: Node<'_, '_>) -> Result<MigStrategy, Problem> {
     }
 }
 
-/// The name of a resource as the plugin takes it: of letters that a domain may have, and without a domain NVIDIA's.
+/// A resource name as the plugin accepts it: of characters that a domain may have. Without a domain it is NVIDIA's.
 fn resource_name(text: &str, node: Node<'_, '_>) -> Result<String, Problem> {
     let name = if text.contains('/') { text.to_owned() } else { format!("nvidia.com/{text}") };
     let is_of_domain = |part: &str| {
@@ -202,7 +201,7 @@ fn resource_name(text: &str, node: Node<'_, '_>) -> Result<String, Problem> {
         return Ok(name);
     }
     Err(node.problem(format!(
-        "`{text}` is no name of a resource, such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most \
+        "`{text}` is not a resource name such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most \
          {LONGEST_NAME} of them"
     )))
 }
@@ -215,7 +214,7 @@ fn unknown(name: &str, key: Node<'_, '_>, known: &[&str]) -> Problem {
     key.problem(format!("`{name}` is not a key here; {hint}"))
 }
 
-/// Fails if a key was not taken.
+/// Fails if a key is left.
 fn end(keys: Keys<'_, '_>) -> Result<(), Problem> {
     keys.end(|name, known| nearest(name, known.iter().copied()))
 }

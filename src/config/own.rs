@@ -8,13 +8,13 @@ use super::{Config, MpsDirectories, end, resource_name};
 /// Whose units are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// What the owner calls itself (`--namespace`): a convention.
+    /// The name that the owner gives itself (`--namespace`): a convention.
     Namespace(String),
-    /// The user whom the owner runs as, by name or number: recorded by us.
+    /// The user that the owner runs as, by name or number: a fact that we record.
     User(String),
 }
 
-/// At most so many units of a resource at a time.
+/// How many units of a resource may be held at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Quota {
     pub(crate) whose: Whose,
@@ -24,7 +24,7 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    /// The user whose it is, if it is one's.
+    /// The user, if it is a user's quota.
     pub(crate) fn user(&self) -> Option<&str> {
         match &self.whose {
             Whose::User(name) => Some(name),
@@ -33,7 +33,7 @@ impl Quota {
     }
 }
 
-/// An option as it is if nobody says otherwise, by its name without `--`.
+/// A default for an option, by its name without `--`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Preset {
     pub(crate) name: String,
@@ -81,7 +81,7 @@ fn parse_quotas(node: Node<'_, '_>) -> Result<Vec<Quota>, Problem> {
     Ok(quotas)
 }
 
-/// Whether there is such an option is not known here.
+/// Not checked here: whether the options exist.
 fn parse_options(node: Node<'_, '_>) -> Result<Vec<Preset>, Problem> {
     let entries = node.entries().ok_or_else(|| node.problem("options takes options with values"))?;
     let option = |(name, key, value): (String, Node<'_, '_>, Node<'_, '_>)| {
@@ -104,7 +104,7 @@ fn parse_mps(node: Node<'_, '_>) -> Result<MpsDirectories, Problem> {
     Ok(directories)
 }
 
-/// A client runs in another directory than the daemon.
+/// Only absolute paths: a client runs in another directory than the daemon.
 fn directory(what: &str, node: Node<'_, '_>) -> Result<PathBuf, Problem> {
     let path = node.text().map(PathBuf::from).filter(|path| path.is_absolute());
     path.ok_or_else(|| node.problem(format!("{what} takes an absolute path")))

@@ -1,4 +1,4 @@
-//! `sharing`: which resources are given to several owners at once.
+//! `sharing`: which resources several owners can hold at once.
 
 use super::yaml::{Node, Position, Problem};
 use super::{end, resource_name};
@@ -8,14 +8,14 @@ use super::{end, resource_name};
 pub(crate) enum Way {
     /// The driver gives each process the whole device in turn.
     TimeSlicing,
-    /// NVIDIA's Multi-Process Service: at the same time, with limits that a client is told.
+    /// NVIDIA's Multi-Process Service: processes run at the same time, within limits that each client is told.
     Mps,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sharing {
     pub(crate) way: Way,
-    /// More than one share of a resource is not twice the power, and is refused.
+    /// Whether requests for more than one share are refused, since two shares do not give twice the power.
     pub(crate) fails_requests_greater_than_one: bool,
     pub(crate) resources: Vec<SharedResource>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct SharedResource {
     pub(crate) name: String,
     /// At least 2.
     pub(crate) replicas: u32,
-    /// What its shares are called, if not as the resource is.
+    /// The name of its shares, if it differs from that of the resource.
     pub(crate) rename: Option<String>,
     pub(crate) devices: SharedDevices,
     pub(crate) position: Position,
@@ -36,7 +36,7 @@ pub(crate) struct SharedResource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SharedDevices {
     All,
-    /// The first so many.
+    /// Only so many, from the first.
     Count(u32),
     /// Indexes, UUIDs, and `GPU:INSTANCE` by index.
     List(Vec<String>),
@@ -74,7 +74,7 @@ fn of_way(way: Way, node: Node<'_, '_>) -> Result<Sharing, Problem> {
     {
         return Err(list.problem(format!("`{}` is shared twice", resources[twice].name)));
     }
-    // Two clients of MPS on one device share its limits as one would: the plugin, too, gives one owner one share.
+    // Two MPS clients of one owner on a device get no more than one client: like the plugin, give an owner one share.
     Ok(Sharing { way, fails_requests_greater_than_one: fails || way == Way::Mps, resources })
 }
 

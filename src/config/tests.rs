@@ -103,10 +103,10 @@ fn what_is_wrong_is_told_with_its_place() {
         ("a map of resources", "sharing: {mps: {resources: {name: gpu}}}",     (1, 28), "resources takes a list"),
         ("a text as resource", "sharing: {mps: {resources: [gpu]}}",           (1, 29), "a resource takes keys with values"),
         ("no name",        "sharing: {mps: {resources: [{replicas: 2}]}}",    (1, 29), "`name` is missing"),
-        ("an empty name",  "sharing: {mps: {resources: [{name: \"\", replicas: 2}]}}", (1, 36), "`` is no name of a resource, such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most 63 of them"),
-        ("a name in capitals", "sharing: {mps: {resources: [{name: GPU, replicas: 2}]}}", (1, 36), "`GPU` is no name of a resource, such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most 63 of them"),
-        ("a name of two domains", "sharing: {mps: {resources: [{name: a/b/c, replicas: 2}]}}", (1, 36), "`a/b/c` is no name of a resource, such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most 63 of them"),
-        ("a rename with a blank", "sharing: {mps: {resources: [{name: gpu, replicas: 2, rename: a b}]}}", (1, 62), "`a b` is no name of a resource, such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most 63 of them"),
+        ("an empty name",  "sharing: {mps: {resources: [{name: \"\", replicas: 2}]}}", (1, 36), "`` is not a resource name such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most 63 of them"),
+        ("a name in capitals", "sharing: {mps: {resources: [{name: GPU, replicas: 2}]}}", (1, 36), "`GPU` is not a resource name such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most 63 of them"),
+        ("a name of two domains", "sharing: {mps: {resources: [{name: a/b/c, replicas: 2}]}}", (1, 36), "`a/b/c` is not a resource name such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most 63 of them"),
+        ("a rename with a blank", "sharing: {mps: {resources: [{name: gpu, replicas: 2, rename: a b}]}}", (1, 62), "`a b` is not a resource name such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most 63 of them"),
         ("a list as rename", "sharing: {mps: {resources: [{name: gpu, replicas: 2, rename: [a]}]}}", (1, 62), "rename takes a text"),
         ("a quoted truth", "sharing: {mps: {renameByDefault: \"true\", resources: []}}", (1, 34), "renameByDefault takes true or false"),
         ("a word for truth", "sharing: {timeSlicing: {failRequestsGreaterThanOne: yes, resources: []}}", (1, 53), "failRequestsGreaterThanOne takes true or false"),
@@ -121,7 +121,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("a quota of nothing", "gpu-coord: {quotas: {a: 2}}",                  (1, 25), "a quota takes resources with limits"),
         ("a quota in words", "gpu-coord: {quotas: {a: {gpu: two}}}",           (1, 31), "the limit of gpu takes a whole number"),
         ("a quota of half a unit", "gpu-coord: {quotas: {a: {gpu: 0.5}}}",     (1, 31), "the limit of gpu takes a whole number"),
-        ("a quota of no resource", "gpu-coord: {quotas: {a: {\"g p u\": 2}}}", (1, 26), "`g p u` is no name of a resource, such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most 63 of them"),
+        ("a quota of no resource", "gpu-coord: {quotas: {a: {\"g p u\": 2}}}", (1, 26), "`g p u` is not a resource name such as nvidia.com/gpu: lower-case letters, digits, `-` and `.`, at most 63 of them"),
         ("a quota of no user", "gpu-coord: {quotas: {\"user:\": {gpu: 2}}}",   (1, 22), "`user:` takes the name or the number of a user"),
         ("a list of options", "gpu-coord: {options: [deadline]}",              (1, 22), "options takes options with values"),
         ("an option of two", "gpu-coord: {options: {devices: [0, 1]}}",        (1, 32), "devices takes a text"),
@@ -147,7 +147,7 @@ fn a_config_map_has_several_of_which_one_is_chosen() {
         (problem(Some("b")).line, problem(Some("b")).text.as_str()),
         (8, "migStrategy takes none, single or mixed")
     );
-    let says = "is no ConfigMap, so that there is no `a` to choose; leave --config-key out";
+    let says = "not a ConfigMap, so there is no `a` to choose; leave --config-key out";
     assert_eq!(parse("version: v1", Some("a")).unwrap_err().text, says);
 }
 

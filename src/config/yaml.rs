@@ -1,6 +1,6 @@
-//! YAML, read so that every mistake is told with its place.
+//! YAML, read so that every mistake is reported with its place.
 //!
-//! A map is taken apart key by key; what is left over at the end is a key that nobody knows, and an error.
+//! The keys of a map are taken out one by one; a key that is left at the end is unknown, which is an error.
 
 mod bounds;
 
@@ -10,7 +10,7 @@ use saphyr::{LoadableYamlNode, MarkedYaml, Marker, Scalar, ScanError, YamlData};
 
 pub(crate) use bounds::LARGEST;
 
-/// A line and a column, from 1; the column in characters.
+/// A line and a column, both from 1; the column counts characters.
 pub(crate) type Position = (usize, usize);
 
 /// What is wrong with a document, and where.
@@ -29,14 +29,14 @@ pub(crate) struct Node<'a, 'input> {
     yaml: &'a MarkedYaml<'input>,
 }
 
-/// A map of which the keys are taken out one by one.
+/// A map whose keys are taken out one by one.
 pub(crate) struct Keys<'a, 'input> {
     /// In the order of the document.
     left: Vec<Entry<'a, 'input>>,
     known: Vec<&'static str>,
 }
 
-/// A key of a map as a text, and the nodes of the key and of its value.
+/// A key of a map as text, and the nodes of the key and of its value.
 pub(crate) type Entry<'a, 'input> = (String, Node<'a, 'input>, Node<'a, 'input>);
 
 /// The value of a key.
@@ -44,7 +44,7 @@ pub(crate) fn get<'a, 'input>(entries: &[Entry<'a, 'input>], key: &str) -> Optio
     entries.iter().find(|(name, ..)| name == key).map(|(_, _, value)| *value)
 }
 
-/// The documents of a text, which is no more than is good for us.
+/// The documents of a text that keeps within the bounds.
 pub(crate) fn documents(text: &str) -> Result<Vec<MarkedYaml<'_>>, Problem> {
     bounds::check(text)?;
     MarkedYaml::load_from_str(text).map_err(|error| refused(&error))
@@ -80,7 +80,7 @@ impl<'a, 'input> Node<'a, 'input> {
         matches!(self.yaml.data, YamlData::Value(Scalar::Null))
     }
 
-    /// A text, also where it reads like a number or a truth value: an index, a quantity.
+    /// A scalar as text, even if it looks like a number or a boolean: an index, a quantity.
     pub(crate) fn text(self) -> Option<String> {
         match &self.yaml.data {
             YamlData::Value(Scalar::String(text)) => Some(text.to_string()),
@@ -117,7 +117,7 @@ impl<'a, 'input> Node<'a, 'input> {
         }
     }
 
-    /// The entries of a map: their keys as texts, and both nodes.
+    /// The entries of a map; `None` if it is not a map or has a key that is not a scalar.
     pub(crate) fn entries(self) -> Option<Vec<Entry<'a, 'input>>> {
         let YamlData::Mapping(map) = &self.yaml.data else { return None };
         let entry = |(key, value): (&'a MarkedYaml<'input>, &'a MarkedYaml<'input>)| {
@@ -127,8 +127,8 @@ impl<'a, 'input> Node<'a, 'input> {
         map.iter().map(entry).collect()
     }
 
-    /// The same, with those of the maps that `<<` names, as YAML 1.1 has it and Kubernetes reads it: they stand
-    /// behind the map's own, which win.
+    /// The same, with the entries of the maps that `<<` names, as in YAML 1.1 and Kubernetes. They follow the map's own
+    /// entries, which take precedence.
     pub(crate) fn merged(self) -> Option<Vec<Entry<'a, 'input>>> {
         let (merges, mut entries): (Vec<_>, Vec<_>) =
             self.entries()?.into_iter().partition(|(name, ..)| name == "<<");
@@ -143,10 +143,10 @@ impl<'a, 'input> Node<'a, 'input> {
 
     /// The value of a key of a map.
     pub(crate) fn get(self, key: &str) -> Option<Node<'a, 'input>> {
-        self.entries()?.into_iter().find(|(name, ..)| name == key).map(|(_, _, value)| value)
+        get(&self.entries()?, key)
     }
 
-    /// `what`: what the map is called in a message. Nothing at all is an empty map.
+    /// `what`: the name of the map in a message. A null value counts as an empty map.
     pub(crate) fn keys(self, what: &str) -> Result<Keys<'a, 'input>, Problem> {
         if self.is_null() {
             return Ok(Keys { left: Vec::new(), known: Vec::new() });
@@ -157,14 +157,14 @@ impl<'a, 'input> Node<'a, 'input> {
 }
 
 impl<'a, 'input> Keys<'a, 'input> {
-    /// A key that is there with nothing behind it is not there.
+    /// A key without a value counts as absent.
     pub(crate) fn take(&mut self, key: &'static str) -> Option<Node<'a, 'input>> {
         self.known.push(key);
         let at = self.left.iter().position(|(name, ..)| name == key)?;
         Some(self.left.remove(at).2).filter(|value| !value.is_null())
     }
 
-    /// Fails if something was not taken; `nearest` finds what may have been meant.
+    /// Fails if a key is left; `nearest` finds the key that may have been meant.
     pub(crate) fn end(
         self,
         nearest: impl Fn(&str, &[&'static str]) -> Option<&'static str>,

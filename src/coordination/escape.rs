@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Every byte that the format gives a meaning, or that is not printable ASCII, as `%XX`.
+/// Writes every byte that has a meaning in the format, or is not printable ASCII, as `%XX`.
 pub(super) fn escape(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
     for byte in value.bytes() {
@@ -15,9 +15,9 @@ pub(super) fn escape(value: &str) -> String {
     escaped
 }
 
-/// The opposite of [`escape`]. A `%` that no two hexadecimal digits follow stands for itself.
+/// The inverse of [`escape`]. A `%` that is not followed by two hexadecimal digits stands for itself.
 pub(super) fn unescape(value: &[u8]) -> String {
-    // By far the most values have nothing to undo, and are ASCII.
+    // The common case: most values are ASCII and need no unescaping.
     if !value.contains(&b'%')
         && let Ok(plain) = std::str::from_utf8(value)
     {

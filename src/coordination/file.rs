@@ -1,5 +1,5 @@
-//! Opening the coordination file, or refusing it: its name can be guessed, and the default place is a
-//! directory that everybody may write to.
+//! Opening the coordination file, or refusing it: its name can be guessed, and by default it is in a world-writable
+//! directory.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -14,24 +14,24 @@ use crate::host::mounts::directory;
 
 const WORLD_WRITABLE: u32 = 0o002;
 
-/// What the file is opened for.
+/// What to open the file for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
-    /// With the uid of the process that is to hold units.
     Write {
+        /// The uid of the process that shall hold units.
         owner: Option<u32>,
     },
 }
 
-/// The file, and which one it is.
+/// The open file and its identity.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) file: File,
     pub(crate) inode: Inode,
 }
 
-/// What tells a file from every other one as long as it is open, whatever its name leads to.
+/// What tells a file from every other one as long as it is open, whatever its path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inode {
     device: u64,
@@ -44,9 +44,9 @@ impl Inode {
     }
 }
 
-/// Opens the file as it is; `None` if there is none.
+/// Opens the existing file; `None` if there is none.
 pub(crate) fn open(path: &Path, access: Access) -> Result<Option<Opened>, Error> {
-    // Looked at before it is opened, since opening a device or a FIFO has effects; and again afterwards.
+    // Checked before it is opened, since opening a device or a FIFO has effects, and again afterwards.
     match fs::symlink_metadata(path) {
         Ok(found) => check(path, &found, access)?,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -69,10 +69,10 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Option<Opened>, Error>
     }
 }
 
-/// Opens the file for writing, and makes it if there is none.
+/// Opens the file for writing, and creates it if there is none.
 ///
-/// `O_CREAT` only together with `O_EXCL`: in a sticky directory `fs.protected_regular` (proc_sys_fs(5))
-/// makes `O_CREAT` alone fail on a file of another user, for root too.
+/// Uses `O_CREAT` only together with `O_EXCL`: in a sticky directory `fs.protected_regular` (proc_sys_fs(5)) makes
+/// `O_CREAT` alone fail on another user's file, even for root.
 pub(crate) fn open_or_create(path: &Path, access: Access) -> Result<Opened, Error> {
     loop {
         if let Some(opened) = open(path, access)? {
@@ -85,7 +85,7 @@ pub(crate) fn open_or_create(path: &Path, access: Access) -> Result<Opened, Erro
                 let inode = Inode::of(&metadata(&file, path)?);
                 return Ok(Opened { file, inode });
             }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {} // made by another in between
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {} // created by another process in between
             Err(error) => return Err(not_made(path, error)),
         }
     }
@@ -95,7 +95,7 @@ pub(crate) fn metadata(file: &File, path: &Path) -> Result<Metadata, Error> {
     file.metadata().map_err(Error::io("look at", path))
 }
 
-/// What is unsafe about a file that may be read all the same, for a warning.
+/// What is unsafe about a file that may still be read, for a warning.
 pub(crate) fn doubts(path: &Path, found: &Metadata) -> Option<String> {
     unsafe_to_write(path, found, None).err()
 }
@@ -113,7 +113,7 @@ fn is_file(found: &Metadata) -> Result<(), String> {
     let problem = if kind.is_file() {
         return Ok(());
     } else if kind.is_symlink() {
-        // Flink's script replaces the link by a file, and then link and target are two locks.
+        // Flink's script replaces the link with a file; path and target are then two different locks.
         "is a symbolic link; name the file that it leads to"
     } else if kind.is_dir() {
         "is a directory; name a file in it"
@@ -125,9 +125,9 @@ fn is_file(found: &Metadata) -> Result<(), String> {
     Err(problem.to_owned())
 }
 
-/// Where everybody may make files, only one that cannot be somebody else's trap is written to.
+/// Fails if the file could be a trap: where everybody may create files, it must not be somebody else's.
 fn unsafe_to_write(path: &Path, found: &Metadata, owner: Option<u32>) -> Result<(), String> {
-    // In this order, since the directory of a file that is as it should be need not be looked at.
+    // In this order, since the directory of a sound file need not be looked at.
     match may_be_a_trap(found, owner) {
         Err(problem) if is_in_world_writable_directory(path) => Err(problem),
         _ => Ok(()),
@@ -137,7 +137,7 @@ fn unsafe_to_write(path: &Path, found: &Metadata, owner: Option<u32>) -> Result<
 fn may_be_a_trap(found: &Metadata, owner: Option<u32>) -> Result<(), String> {
     let uid = found.uid();
     if found.nlink() > 1 {
-        return Err("has another hard link, so that its contents may be another file's; remove it".to_owned());
+        return Err("has another hard link, so its contents may be another file's; remove it".to_owned());
     }
     if uid != 0 && uid != geteuid().as_raw() && Some(uid) != owner {
         return Err(format!(
@@ -154,7 +154,7 @@ fn may_be_a_trap(found: &Metadata, owner: Option<u32>) -> Result<(), String> {
 }
 
 fn is_in_world_writable_directory(path: &Path) -> bool {
-    // What cannot be looked at is taken for unsafe.
+    // A directory that cannot be looked at counts as unsafe.
     fs::metadata(directory(path)).map_or(true, |directory| directory.mode() & WORLD_WRITABLE != 0)
 }
 

@@ -7,12 +7,12 @@
 //! # anything                           free space
 //! ```
 //!
-//! The first byte decides what a line is, so that one byte, written last, makes an assignment hold. After
-//! the TAB there is no blank, since the script deletes every line that holds "INDEX blank", and never a
-//! NUL, since one such byte makes an old grep take the file for binary, and the script rob a live owner.
+//! The first byte decides what a line is, so that one byte, written last, makes an assignment hold. After the TAB there is
+//! no blank, since Flink's script deletes every line that contains "INDEX blank", and no NUL, since a single one makes an
+//! old grep treat the file as binary, and the script rob a live owner.
 //!
-//! What begins with an index and is no assignment withholds that index; what has no index at all is an
-//! error: reading either as "free" would grant a unit twice.
+//! A line that begins with an index but is not an assignment withholds that index; a line without an index is an error.
+//! Reading either as "free" would grant a unit twice.
 
 mod print;
 
@@ -27,7 +27,7 @@ pub(crate) use print::{print, print_drained, print_waiter};
 /// The largest pid is one less (`PID_MAX_LIMIT` of the kernel's `include/linux/threads.h`).
 const PID_LIMIT: u32 = 4 << 20;
 
-/// One line, without its line end.
+/// One line, without its newline.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Nothing,
@@ -42,9 +42,9 @@ pub(crate) enum Line {
     Drained(Drained),
 }
 
-/// Reads one line. An error is a line that cannot even be pinned to an index.
+/// Parses one line. Fails for a line that has no index.
 pub(crate) fn parse(line: &[u8]) -> Result<Line, String> {
-    let line = line.strip_suffix(b"\r").unwrap_or(line); // an editor of another system
+    let line = line.strip_suffix(b"\r").unwrap_or(line); // from an editor of another system
     match line {
         [] => Ok(Line::Nothing),
         [b'#', rest @ ..] => Ok(Line::Free(grants(rest))),
@@ -67,7 +67,7 @@ fn held(line: &[u8]) -> Result<Line, String> {
     })
 }
 
-/// An index that no `u32` holds is past every inventory, and so is the greatest.
+/// An index that does not fit into a `u32` is past every inventory, and so is the largest one.
 fn index(digits: &[u8]) -> u32 {
     number(digits).unwrap_or(u32::MAX)
 }
@@ -106,13 +106,14 @@ fn keep(unknown: &mut String, key: &[u8], value: &[u8]) {
         unknown.push(';');
     }
     let pair = [key, b"=", value].concat();
-    unknown.extend(pair.into_iter().map(char::from)); // ASCII, as `Pairs` has seen to
+    unknown.extend(pair.into_iter().map(char::from)); // ASCII, as `Pairs` has checked
 }
 
-/// One that could be any process of its pid, or wants nothing, is none: it would keep the others waiting.
+/// A waiter. One without a start time could be any process with its pid, and one with amount 0 wants nothing: both are
+/// refused, since they would keep the others waiting.
 fn waiter(rest: &[u8]) -> Result<Waiter, String> {
     let (pid, keys) = pid_and_keys(rest)?;
-    let mut owner = Owner { pid, start: None, boot: None, pid_namespace: None, uid: None };
+    let mut owner = Owner::of_pid(pid);
     let (mut amount, mut ticket, mut among) = (None, None, None);
     for pair in Pairs::of(keys)? {
         let (key, value) = pair?;
@@ -127,7 +128,7 @@ fn waiter(rest: &[u8]) -> Result<Waiter, String> {
     }
     match (owner.start, amount, ticket) {
         (Some(_), Some(amount), Some(ticket)) if amount > 0 => Ok(Waiter { owner, amount, ticket, among }),
-        _ => Err("lacks what a waiter has".to_owned()),
+        _ => Err("is not a waiter: `start`, `amount` or `ticket` is missing".to_owned()),
     }
 }
 
@@ -182,7 +183,7 @@ fn pid_and_keys(rest: &[u8]) -> Result<(u32, &[u8]), String> {
     Ok((parsed, keys))
 }
 
-/// Whether the key is one of an identity's.
+/// Reads a key of an identity; `false` if it is another key.
 fn identity_key(identity: &mut Identity, key: &[u8], value: &[u8]) -> Result<bool, String> {
     match key {
         b"uuid" => identity.uuid = Some(unescape(value)),
@@ -198,7 +199,7 @@ fn address(value: &[u8]) -> Result<PciAddress, String> {
     unescape(value).parse().map_err(problem)
 }
 
-/// Whether the key is one of an owner's.
+/// Reads a key of an owner; `false` if it is another key.
 fn owner_key(owner: &mut Owner, key: &[u8], value: &[u8]) -> Result<bool, String> {
     match key {
         b"start" => owner.start = Some(number(value)?),
@@ -210,7 +211,7 @@ fn owner_key(owner: &mut Owner, key: &[u8], value: &[u8]) -> Result<bool, String
     Ok(true)
 }
 
-/// The ids of the grants that a free line was part of. It may be half written over, so all are taken.
+/// The ids of all grants that a free line mentions: it may be half overwritten.
 fn grants(line: &[u8]) -> Vec<u64> {
     let pieces = line.split(|byte| matches!(byte, b';' | b'\t'));
     pieces.filter_map(|piece| piece.strip_prefix(b"grant=")).filter_map(|id| hex64(id).ok()).collect()

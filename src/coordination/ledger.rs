@@ -1,7 +1,7 @@
-//! The record in hand: read, decided upon, and changed while the lock is held.
+//! The locked record: read, decided upon, and changed while the lock is held.
 //!
-//! There is one way in. [`Ledger::open`] waits for the lock, and only the value that it gives can
-//! [`commit`](Ledger::commit), so that no change can be written that was decided without the lock.
+//! There is one way in. [`Ledger::open`] waits for the lock, and only the value that it returns can
+//! [`commit`](Ledger::commit), so no change can be written that was decided without the lock.
 //!
 //! Invariants, each with the test that holds it:
 //! * The file's inode is never replaced, and what was locked is what the path names
@@ -10,7 +10,7 @@
 //! * A crash at any byte leaves all of a grant or none
 //!   (`plan::tests::a_crash_at_any_byte_leaves_all_of_a_grant_or_none`).
 //!
-//! Not here: whether an owner is alive (`host`), and who is given what (`policy`).
+//! Not here: whether an owner is alive (`host`), and who is granted what (`policy`).
 
 use std::fs::Metadata;
 use std::io::{self, Read, Seek, Write};
@@ -33,36 +33,36 @@ use crate::host::Host;
 use crate::host::deadline::Deadline;
 use crate::host::liveness::FileFacts;
 
-/// Within this time after the script replaced the file, it still writes to the new one without its lock.
+/// How long Flink's script may still write to the file without a lock after it has replaced it.
 const SCRIPT_WRITES_FOR: Duration = Duration::from_secs(1);
 
-/// The coordination file while this process holds its lock. Dropping it lets go; so does dying.
+/// The coordination file while this process holds its lock, which is released when this is dropped or the process dies.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     opened: Opened,
     path: PathBuf,
-    /// Dropped as what the host found: by a run that has more than one.
+    /// Dropped only by a run that has more than one, as in [`Host`].
     text: ManuallyDrop<Text>,
     is_one_of_many: bool,
     facts: FileFacts,
-    /// Whether all that is in the file is of an earlier boot, so that damage need not be heeded.
+    /// Whether everything in the file is from an earlier boot, so that damage does not matter.
     is_outdated: bool,
 }
 
-/// A change that was written, under the lock still.
+/// A change that has been written; the lock is still held.
 #[derive(Debug)]
 pub(crate) struct Committed {
     ledger: Ledger,
     undo: Vec<plan::Write>,
-    /// Of the owner that was granted something.
+    /// The pid of the owner that was granted something.
     pid: Option<u32>,
-    /// The ids of what it was granted.
+    /// The ids of its grants.
     grants: Vec<u64>,
 }
 
 impl Ledger {
-    /// Makes the file if there is none, waits for its lock and reads the record. `owner`: the uid of the process
-    /// that is to hold units.
+    /// Creates the file if there is none, waits for its lock and reads the record. `owner`: the uid of the process that
+    /// shall hold units.
     pub(crate) fn open(
         host: &Host,
         path: &Path,
@@ -99,10 +99,10 @@ impl Ledger {
             let (text, facts) = read(host, &opened.file, &found, path)?;
             let has_script_lines =
                 text.record.assignments.iter().any(|assignment| assignment.is_the_scripts());
-            // Once for each file: its time of birth may lie ahead of a clock that was set back.
+            // Once for each file: its birth time may be in the future if the clock was set back.
             if has_script_lines && waited_for != Some(found.ino()) && wait_out_the_script(&found, deadline)? {
                 waited_for = Some(found.ino());
-                continue; // what was read may have been added to, and the file replaced
+                continue; // the file may have been appended to or replaced since it was read
             }
             let is_outdated = is_outdated(host, &facts, &text);
             let text = ManuallyDrop::new(heed(text, path, is_outdated)?);
@@ -120,10 +120,10 @@ impl Ledger {
         self.facts
     }
 
-    /// Writes a change. On failure nothing of its grant stays recorded. Nothing is written after a read that has
-    /// failed for this run alone: who lives would be judged by it.
+    /// Writes a change. On failure nothing of its grant stays recorded. Writes nothing after a read that failed only for
+    /// a moment ([`Host::check_read`]), since owners may have been judged by it.
     ///
-    /// Takes the ledger: what was read before a change cannot be planned upon again after it.
+    /// Consumes the ledger: after a change, what was read before must not be used to plan another one.
     pub(crate) fn commit(self, host: &Host, change: &Change) -> Result<Committed, Error> {
         host.check_read()?;
         let plan = plan::plan(&self.text, change, self.is_outdated);
@@ -142,14 +142,14 @@ impl Ledger {
         }
     }
 
-    /// On a full disk units can still be given back: that takes no space. The script's lines whose owners
-    /// live are then left as they are, which only puts off telling their owners from later processes.
+    /// On a full disk units can still be given back, since that takes no space. The script's lines whose owners are
+    /// alive are then left as they are; a later call will rewrite them.
     fn release_only(&self, change: &Change, error: Error) -> Result<(), Error> {
         let Change { granted, regranted, queued, drained, released, undrained, .. } = change;
         if !(granted.is_empty() && regranted.is_empty() && queued.is_none() && drained.is_empty()) {
             return Err(error);
         }
-        // What is written with it would be appended.
+        // Otherwise the following writes would be appended.
         self.set_append(false).map_err(Error::io("write to", &self.path))?;
         let (released, undrained) = (released.clone(), undrained.clone());
         let released = Change { released, undrained, ..Change::default() };
@@ -175,7 +175,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Appends line ends, by O_APPEND so that a line that was written without the lock is never hit.
+    /// Appends newlines, with O_APPEND so that a line that was written without the lock is never overwritten.
     fn grow(&self, growth: &[u8]) -> Result<(), Error> {
         if growth.is_empty() {
             return Ok(());
@@ -186,7 +186,7 @@ impl Ledger {
             return Err(Error::File { path: self.path.clone(), problem });
         }
         let written = self.set_append(true).and_then(|()| (&self.opened.file).write_all(growth));
-        // Also after a failure: with O_APPEND, pwrite(2) appends on Linux, wherever it is told to write.
+        // Also after a failure: with O_APPEND, pwrite(2) on Linux appends and ignores the offset.
         let ended = self.set_append(false);
         written.map_err(Error::io("grow", &self.path))?;
         ended.map_err(Error::io("write to", &self.path))?;
@@ -197,8 +197,8 @@ impl Ledger {
         Err(Error::File { path: self.path.clone(), problem })
     }
 
-    /// By the descriptor and not by a flag of pwritev2(2), which overlayfs drops before Linux 6.8: it would write over
-    /// the beginning of the record then.
+    /// Sets O_APPEND on the descriptor. RWF_APPEND of pwritev2(2) is not used: before Linux 6.8 overlayfs drops it, which
+    /// would overwrite the beginning of the record.
     fn set_append(&self, append: bool) -> io::Result<()> {
         let flags = if append { OFlag::O_APPEND } else { OFlag::empty() };
         fcntl(&self.opened.file, FcntlArg::F_SETFL(flags))?;
@@ -215,7 +215,7 @@ impl Drop for Ledger {
 }
 
 impl Committed {
-    /// Takes the grant back, since it could not be handed over for the reason `error`.
+    /// Undoes the grant, which could not be handed over because of `error`. Returns the error to report.
     pub(crate) fn undo(self, error: Error) -> Error {
         match (self.ledger.put(&self.undo), self.pid) {
             (Err(problem), Some(pid)) if self.may_be_recorded() => {
@@ -225,8 +225,7 @@ impl Committed {
         }
     }
 
-    /// Whether any of it holds, or it cannot be told. It does not if the write that failed was one before the last:
-    /// that alone makes a grant hold.
+    /// Whether any of the grant may hold. Only the last write makes it hold, so it does not if an earlier one failed.
     fn may_be_recorded(&self) -> bool {
         let mut bytes = Vec::new();
         let file = &self.ledger.opened.file;
@@ -236,11 +235,11 @@ impl Committed {
     }
 }
 
-/// Flink's script locks the file, replaces it (`sed -i`), and then appends to the new one, whose lock it
-/// does not have. So a young file in which it wrote is left to itself for a moment. Whether it was waited.
+/// Flink's script locks the file, replaces it (`sed -i`), and then appends to the new one, whose lock it does not have. So
+/// a young file with lines of the script is left alone for a moment. Returns whether that took a wait.
 fn wait_out_the_script(found: &Metadata, deadline: Deadline) -> Result<bool, Error> {
     let Ok(made) = found.created().or_else(|_| found.modified()) else { return Ok(false) };
-    // A file from the future is no younger than one that was made just now.
+    // A file from the future counts as one that was created just now.
     let age = SystemTime::now().duration_since(made).unwrap_or_default();
     let Some(wait) = SCRIPT_WRITES_FOR.checked_sub(age).filter(|wait| !wait.is_zero()) else {
         return Ok(false);

@@ -1,10 +1,10 @@
 //! The lock of the coordination file: flock(2) on the file itself, which Flink's script takes as well.
 //!
-//! A lock belongs to an inode and not to a name, so the inode is never replaced by us, and what was locked
-//! is compared with what the path names, since the script replaces it (`sed -i`).
+//! A lock belongs to an inode and not to a path. So we never replace the inode, and compare the locked inode with the
+//! one that the path names, since the script replaces it (`sed -i`).
 //!
-//! What the lock does not promise: the script goes on writing to the new inode after it has replaced the
-//! one that it locked. `ledger` waits that out.
+//! What the lock does not promise: the script keeps writing to the new inode after it has replaced the one that it
+//! locked. `ledger` waits that out.
 
 use std::fs::{self, File, Metadata};
 use std::io::ErrorKind;
@@ -20,15 +20,15 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::host::deadline::Deadline;
 
-/// The pauses between two tries grow from the first to the second: many callers at once cost little, and a
-/// lock that comes free is taken soon.
+/// The first and the longest pause between two attempts: many callers at once cost little, and a released lock is taken
+/// soon.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
 
 /// How long a reader waits before it reads without the lock.
 const READER_WAITS: Duration = Duration::from_secs(1);
 
-/// Opens the file by `open`, waits for its exclusive lock and tells what it is like then; `None` if `open` finds
-/// none. The lock is the descriptor's: it goes when the file is dropped, or the process dies.
+/// Opens the file with `open`, waits for its exclusive lock, and returns its metadata as of then; `None` if `open` finds
+/// none. The lock belongs to the descriptor: it is released when the file is dropped or the process dies.
 pub(crate) fn exclusive(
     host: &Host,
     path: &Path,
@@ -52,14 +52,14 @@ pub(crate) fn exclusive(
                 None => Ok(Some((opened, found))),
             };
         }
-        // Locked, but the path names another file by now, and others lock that one.
+        // Locked, but the path names another file by now, which others lock.
         if deadline.has_passed() {
             return Err(deadline.error(format!("{} to stay one file", path.display())));
         }
     }
 }
 
-/// Opens the file for reading and waits for its shared lock for a second. `false`: it is read without.
+/// Opens the file for reading and waits for its shared lock for a second. `false`: without the lock.
 pub(crate) fn shared(path: &Path, deadline: Deadline) -> Result<Option<(File, bool)>, Error> {
     let patience = Deadline::after(READER_WAITS.min(deadline.left()));
     loop {
@@ -83,7 +83,7 @@ enum Kind {
     Shared,
 }
 
-/// One try, which does not wait.
+/// One attempt, which does not wait.
 #[expect(clippy::disallowed_methods, reason = "the one place that takes the lock")]
 fn take(file: &File, path: &Path, kind: Kind) -> Result<bool, Error> {
     loop {
@@ -100,13 +100,13 @@ fn take(file: &File, path: &Path, kind: Kind) -> Result<bool, Error> {
                     "its file system gives no locks (ENOLCK); name a file on a local disk".to_owned();
                 return Err(Error::File { path: path.to_owned(), problem });
             }
-            // A file system without locks is refused: the lock is what this is for.
+            // A file system without locks is refused: without the lock the file would be useless.
             Err(error) => return Err(Error::io("lock", path)(error)),
         }
     }
 }
 
-/// What the file that was locked is like now, if `path` still names it.
+/// The metadata of the locked file, if `path` still names it.
 pub(crate) fn named(locked: Inode, path: &Path) -> Result<Option<Metadata>, Error> {
     match fs::symlink_metadata(path) {
         Ok(named) => Ok(Some(named).filter(|named| Inode::of(named) == locked)),

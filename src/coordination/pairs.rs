@@ -11,7 +11,7 @@ pub(super) struct Pairs<'a>(&'a [u8]);
 pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
 
 impl<'a> Pairs<'a> {
-    /// All bytes are looked at at once, and not again with each pair: this is most of what a long record costs.
+    /// Checks all bytes at once and not again with each pair: this dominates the cost of a long record.
     pub(super) fn of(keys: &'a [u8]) -> Result<Pairs<'a>, String> {
         let is_strange = |strange: bool, byte: &u8| strange | !byte.is_ascii_graphic();
         if !keys.iter().fold(false, is_strange) {
@@ -23,7 +23,7 @@ impl<'a> Pairs<'a> {
         Err(problem.to_owned())
     }
 
-    /// Up to the next `;`.
+    /// Takes what comes before the next `;`.
     fn take(&mut self) -> &'a [u8] {
         let end = position(b';', self.0).unwrap_or(self.0.len());
         let (pair, rest) = self.0.split_at(end);
@@ -78,7 +78,7 @@ pub(super) fn hex64(digits: &[u8]) -> Result<u64, String> {
     number.ok_or_else(|| format!("has `{}` where 16 hexadecimal digits should be", printable(digits)))
 }
 
-/// The first bytes of a line, fit for a terminal.
+/// The first bytes of a line, safe for a terminal.
 pub(super) fn printable(line: &[u8]) -> String {
     const LONGEST: usize = 60;
     let more = if line.len() > LONGEST { "..." } else { "" };

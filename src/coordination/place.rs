@@ -1,4 +1,4 @@
-//! Whether what is written at a path is seen by the processes that it is written for.
+//! Whether the processes that share the coordination file see the file at a path.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,13 +9,13 @@ use crate::host::Host;
 use crate::host::mounts::{Mount, Mounts, directory};
 use crate::notes::Notes;
 
-/// path_resolution(7): with more of them the kernel gives up.
+/// The kernel gives up after more links (path_resolution(7)).
 const MOST_LINKS: usize = 40;
-/// To pass through it mounts what is to be there, from a network as a rule.
+/// A file system that mounts another one on access, usually from a network.
 const AUTOMOUNT: &str = "autofs";
 
-/// Whether the file may be served by another host or by a program, so that to look at it may hang. Told
-/// without looking at anything that may hang.
+/// Whether the file may be served by another host or by a program, so that accessing it may hang. Accesses nothing that
+/// may hang.
 pub(crate) fn may_hang(host: &Host, path: &Path) -> bool {
     if host.lies_on_root_disk(path) {
         return false;
@@ -29,8 +29,8 @@ fn can_hang(mount: &Mount) -> bool {
     mount.is_network() || mount.kind == AUTOMOUNT
 }
 
-/// Follows the path as the kernel does, up to the first name on a network: to read a link does not touch what
-/// it names.
+/// Follows the path as the kernel does, up to the first component on a network. Reading a link does not access its
+/// target.
 fn leads_to_network(mounts: &Mounts, path: &Path) -> bool {
     let mut at = PathBuf::from("/");
     let mut ahead = reversed(path);
@@ -40,7 +40,7 @@ fn leads_to_network(mounts: &Mounts, path: &Path) -> bool {
             at.pop();
             continue;
         }
-        // An absolute one begins anew.
+        // An absolute target begins anew.
         at.push(name);
         if mounts.covering(&at).is_some_and(can_hang) {
             return true;
@@ -57,7 +57,7 @@ fn leads_to_network(mounts: &Mounts, path: &Path) -> bool {
     false
 }
 
-/// The names of a path, the last one first.
+/// The components of a path, the last one first.
 fn reversed(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter(|name| *name != Component::CurDir);
     names.map(|name| name.as_os_str().to_owned()).collect()
@@ -69,10 +69,10 @@ pub(crate) fn check(host: &Host, path: &Path, notes: &mut Notes) -> Result<(), E
         return Ok(());
     }
     let Ok(directory) = directory(path).canonicalize() else { return Ok(()) };
-    // The file may be mounted alone.
+    // The file itself may be a mount point.
     let place = path.canonicalize().unwrap_or(directory);
     if host.is_private(&place) {
-        let problem = "is private to this systemd unit (PrivateTmp=, DynamicUser=), so that it coordinates \
+        let problem = "is private to this systemd unit (PrivateTmp=, DynamicUser=), so it coordinates \
                        with nothing outside; set PrivateTmp=no, or name a file in /run or /var/lib with \
                        --coordination-file"
             .to_owned();
@@ -81,7 +81,7 @@ pub(crate) fn check(host: &Host, path: &Path, notes: &mut Notes) -> Result<(), E
     let mount = host.mounts().and_then(|mounts| mounts.covering(&place));
     if mount.is_some_and(|mount| mount.is_container_root()) {
         notes.warn(format!(
-            "{} is on this container's own file system, so that it coordinates with nothing outside; mount the \
+            "{} is on this container's own file system, so it coordinates with nothing outside; mount the \
              host's file there",
             path.display()
         ));

@@ -1,9 +1,9 @@
-//! What to write, and in which order, so that a crash at any byte leaves a record that holds: pure.
+//! What to write, and in which order, so that a crash at any byte leaves a valid record: pure.
 //!
-//! * The file only grows, by line ends, so that every prefix of the growth ends a line and the script's
-//!   `>>` never glues its line on to another.
-//! * A line's body goes in behind a `#`; its deciding first byte is a write of its own, and the last one.
-//! * To free a line is to write `#` over its first byte; the first `#` frees all lines of a grant.
+//! * The file only grows, by newlines, so that every prefix of the growth ends a line and the script's `>>` never glues its
+//!   line onto another.
+//! * The body of a line is written behind a `#`. Its first byte, which decides, is a write of its own, and the last one.
+//! * A line is freed by writing `#` over its first byte; the first such `#` frees all lines of a grant.
 
 use std::collections::BTreeSet;
 
@@ -11,26 +11,27 @@ use crate::assignment::{Assignment, Drained, Waiter};
 use crate::coordination::format;
 use crate::coordination::text::{Space, Span, Text};
 
-/// Ends a line that was cut short so that it still is no assignment: a second TAB, and a word that is no key.
+/// Ends a line that was cut short so that it does not become an assignment: a second TAB, and a word that is not a key.
 const CUT: &[u8] = b"\tcut-short";
 
-/// Bytes to be put at a place in the file.
+/// Bytes to be written at an offset in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) at: usize,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What is to change. Numbers are positions in [`Record::assignments`](crate::assignment::Record), but for `gone`.
+/// A change of the record. Numbers are positions in [`Record::assignments`](crate::assignment::Record), unless noted
+/// otherwise.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
-    /// Assignments of the dead.
+    /// Assignments of dead owners.
     pub(crate) stale: Vec<usize>,
     /// Lines of the script with living owners, and what replaces each.
     pub(crate) settled: Vec<(usize, Assignment)>,
-    /// Assignments that go on under another grant, since others of theirs are released, and what replaces each.
+    /// Assignments that continue under another grant, since others of their grant are released, and what replaces each.
     pub(crate) regranted: Vec<(usize, Assignment)>,
-    /// Assignments whose owner gives them back.
+    /// Assignments that their owner gives back.
     pub(crate) released: Vec<usize>,
     /// New assignments.
     pub(crate) granted: Vec<Assignment>,
@@ -38,14 +39,14 @@ pub(crate) struct Change {
     pub(crate) drained: Vec<Drained>,
     /// Those that may be granted again: positions in [`Record::drained`](crate::assignment::Record).
     pub(crate) undrained: Vec<usize>,
-    /// Waiters that have ended, or that wait no more: positions in `Record::waiters`.
+    /// Waiters that have ended or stopped waiting: positions in `Record::waiters`.
     pub(crate) gone: Vec<usize>,
-    /// Who waits from now on.
+    /// A new waiter.
     pub(crate) queued: Option<Waiter>,
 }
 
 impl Change {
-    /// Gives these back, whatever else would become of them.
+    /// Releases these, whatever else would have become of them.
     pub(crate) fn release(&mut self, positions: Vec<usize>) {
         let released: BTreeSet<usize> = positions.iter().copied().collect();
         self.stale.retain(|position| !released.contains(position));
@@ -54,22 +55,22 @@ impl Change {
     }
 }
 
-/// A change as writes, to be made in the order of the fields.
+/// A change as writes, to be made in the order of the fields (`undo` only if the grant cannot be handed over).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Frees what is stale. Before anything else, since every write renews the time by which the owners of
-    /// the script's lines are judged.
+    /// Frees what is stale. This comes first, since every write changes the time by which the owners of the script's
+    /// lines are judged.
     pub(crate) clear: Vec<Write>,
     /// To be appended.
     pub(crate) growth: Vec<u8>,
     pub(crate) fill: Vec<Write>,
-    /// What takes the grant back again, once it was filled in.
+    /// Undoes the grant after `fill`.
     pub(crate) undo: Vec<Write>,
 }
 
-/// Plans a change to the file. `is_outdated`: what is damaged in it is of an earlier boot, and is cleared.
+/// Plans a change to the file. `is_outdated`: damaged lines are from an earlier boot, and are cleared.
 ///
-/// Lines of grants that were not finished are always freed, before a free line that marks them is reused.
+/// The lines of unfinished grants are always freed, before a free line that marks them is reused.
 pub(crate) fn plan(text: &Text, change: &Change, is_outdated: bool) -> Plan {
     let spans =
         |positions: &[usize]| positions.iter().map(|position| text.held[*position]).collect::<Vec<_>>();
@@ -80,7 +81,7 @@ pub(crate) fn plan(text: &Text, change: &Change, is_outdated: bool) -> Plan {
     let mut placement = place(text, &new.chain(queued).chain(drained).collect::<Vec<_>>());
     let assignments = replaced.len() + change.granted.len();
     let drained = placement.firsts.split_off(assignments + change.queued.iter().len());
-    // With the line of the one that waits.
+    // Including the line of the new waiter.
     let granted = placement.firsts.split_off(replaced.len());
     let undo = granted.iter().map(|first| Write { at: first.at, bytes: b"#".to_vec() }).collect();
 
@@ -100,13 +101,13 @@ pub(crate) fn plan(text: &Text, change: &Change, is_outdated: bool) -> Plan {
     Plan { clear, growth: placement.growth, fill, undo }
 }
 
-/// A byte for each line, and nothing of what lies between them: that may have been written just before.
+/// Frees each line with a write of one byte. Nothing in between is rewritten, since it may have been written just before.
 fn free(spans: &[Span]) -> impl Iterator<Item = Write> + '_ {
     spans.iter().map(|span| Write { at: span.at, bytes: b"#".to_vec() })
 }
 
-/// One write from the first to the last line, so that no crash parts them. Only for the first write of all:
-/// between the lines it repeats what was read.
+/// Frees all lines with one write from the first to the last, so that no crash separates them. Only valid as the very
+/// first write, since it repeats what was read between the lines.
 fn free_at_once(text: &Text, spans: &[Span]) -> Option<Write> {
     let (from, to) = (spans.iter().map(|span| span.at).min()?, spans.iter().map(|span| span.at).max()?);
     let mut bytes = text.bytes[from..=to].to_vec();
@@ -116,23 +117,23 @@ fn free_at_once(text: &Text, spans: &[Span]) -> Option<Write> {
     Some(Write { at: from, bytes })
 }
 
-/// The writes that make whole lines free space, for what an earlier boot left in any shape.
+/// Overwrites whole lines, for damage of any shape that an earlier boot left.
 pub(crate) fn blot(spans: &[Span]) -> Vec<Write> {
     let lines = spans.iter().filter(|span| span.len > 0);
     lines.map(|span| Write { at: span.at, bytes: vec![b'#'; span.len] }).collect()
 }
 
-/// New lines, from nothing to held.
+/// The writes of new lines.
 #[derive(Debug, Default)]
 struct Placement {
     growth: Vec<u8>,
-    /// In these every line begins with `#`.
+    /// Here every line begins with `#`.
     bodies: Vec<Write>,
-    /// One for each line in the order given: its first byte, which makes it hold.
+    /// For each line, in the order given, its first byte, which makes it hold.
     firsts: Vec<Write>,
 }
 
-/// Where `lines`, none of which has a line end or is empty, go.
+/// Where to put `lines`, none of which is empty or contains a newline.
 fn place(text: &Text, lines: &[String]) -> Placement {
     let mut placement = Placement::default();
     let mut space = text.space.clone();
@@ -159,14 +160,14 @@ fn place(text: &Text, lines: &[String]) -> Placement {
     placement
 }
 
-/// Takes the first space that is long enough.
+/// Takes the first space that is large enough.
 fn reuse(space: &mut Vec<Space>, len: usize) -> Option<Space> {
     let fits = space.iter().position(|space| space.span.len >= len)?;
     Some(space.remove(fits))
 }
 
-/// The line behind a `#`. A free line keeps its length: padding is empty keys, since what was behind a
-/// line end in the middle of it could begin like an assignment.
+/// The line with `#` as its first byte. A free line keeps its length and is padded with empty keys: if it were shortened
+/// by a newline, what is left behind could begin like an assignment.
 fn body(line: &str, space: &Space) -> Vec<u8> {
     let mut body = line.as_bytes().to_vec();
     body[0] = b'#';
@@ -176,7 +177,7 @@ fn body(line: &str, space: &Space) -> Vec<u8> {
     body
 }
 
-/// The last line end stays as the growth wrote it.
+/// Adds a line to the write that fills the growth, and returns its offset.
 fn append(appended: &mut Write, line: &str) -> usize {
     let at = appended.at + appended.bytes.len();
     appended.bytes.push(b'#');

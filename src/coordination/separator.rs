@@ -1,7 +1,7 @@
-//! Where the separators of a record are.
+//! Finds the separators of a record.
 //!
-//! By a search of memchr that every processor of the architecture can do. Its own choice begins by finding out what this one
-//! can do besides, and on a virtual machine each of these questions is answered by the hypervisor: a twentieth of a run.
+//! Uses memchr's search for the baseline of the architecture. memchr's own choice would first query the processor's
+//! features, and on a virtual machine the hypervisor answers each of these queries: a twentieth of a run.
 
 use std::iter;
 
@@ -9,7 +9,7 @@ use memchr::arch::all;
 #[cfg(target_arch = "x86_64")]
 use memchr::arch::x86_64::sse2;
 
-/// The first place of `separator`.
+/// The position of the first `separator`.
 pub(super) fn position(separator: u8, bytes: &[u8]) -> Option<usize> {
     #[cfg(target_arch = "x86_64")]
     if let Some(vectors) = sse2::memchr::One::new(separator) {
@@ -18,7 +18,7 @@ pub(super) fn position(separator: u8, bytes: &[u8]) -> Option<usize> {
     all::memchr::One::new(separator).find(bytes)
 }
 
-/// Every place of `separator`.
+/// The positions of all `separator`s.
 pub(super) fn positions(separator: u8, bytes: &[u8]) -> impl Iterator<Item = usize> {
     let mut from = 0;
     iter::from_fn(move || {

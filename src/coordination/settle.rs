@@ -1,8 +1,7 @@
-//! The lines of Flink's own script, which have only an index and a pid: before our first write each is
-//! freed if its owner is dead, or else written anew with what tells the owner from a later process.
+//! Settles the lines of Flink's own script, which have only an index and a pid: before our first write each line is freed
+//! if its owner is dead, or else rewritten with what tells the owner from a later process.
 //!
-//! Every write of ours renews the time of the file's last change, by which the owners of such lines are
-//! judged.
+//! The owners of such lines are judged by the time of the file's last change, which our writes alter.
 
 use std::hash::BuildHasher;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,10 +10,10 @@ use crate::assignment::{Assignment, Grant, Owner, Record, Standing, Waiter};
 use crate::coordination::plan::Change;
 use crate::device::Identity;
 
-/// Settles the script's lines, and with `clears_stale` frees every line whose owner is dead, so that the
-/// script finds nothing to take over itself.
+/// Settles the script's lines. With `clears_stale` it frees every line whose owner is dead, so that the script finds
+/// nothing to take over.
 ///
-/// `owner` looks a living process up, and `named` a device by its index.
+/// `owner` looks up a living process by its pid, and `named` the identity of a device by its index.
 pub(crate) fn settle(
     record: &Record,
     clears_stale: bool,
@@ -24,7 +23,7 @@ pub(crate) fn settle(
 ) -> Change {
     let mut change = Change::default();
     for (position, line) in record.assignments.iter().enumerate() {
-        // One that a release settled, which reads no inventory, has no name yet.
+        // A line that was settled by a release, which reads no inventory, has no identity yet.
         let is_unsettled = line.is_the_scripts() || line.identity.is_empty();
         if !is_unsettled && !clears_stale {
             continue;
@@ -45,19 +44,19 @@ pub(crate) fn settle(
     change
 }
 
-/// Positions of the waiters that have ended, whose lines go with every change.
+/// Positions of the waiters that have ended, whose lines are removed by every change.
 pub(crate) fn gone(record: &Record, standing: impl Fn(&Waiter) -> Standing) -> Vec<usize> {
     let waiters = record.waiters.iter().enumerate();
     waiters.filter(|(_, waiter)| standing(waiter) == Standing::Dead).map(|(position, _)| position).collect()
 }
 
-/// The time is left out: the script does not say when it gave the device.
+/// The line with the owner and the device. It has no time, since the script does not record when it gave the device.
 fn written_anew(line: &Assignment, owner: Owner, identity: Identity) -> Assignment {
     let grant = Some(Grant { id: random(), of: 1 });
     Assignment { owner, identity, grant, ..line.clone() }
 }
 
-/// A new grant of so many lines.
+/// A new grant with a number of lines.
 pub(crate) fn grant(lines: usize) -> Grant {
     Grant { id: random(), of: u32::try_from(lines).unwrap_or(u32::MAX) }
 }

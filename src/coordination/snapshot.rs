@@ -1,4 +1,4 @@
-//! Reading the coordination file: with the lock for a change (`ledger`), or as it is for whoever only looks.
+//! Reading the coordination file: under the lock for a change (`ledger`), or just to look at it.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use crate::host::deadline::Deadline;
 use crate::host::file::uninterrupted;
 use crate::host::liveness::FileFacts;
 
-/// Half a million lines; a larger file is not ours.
+/// Bytes, enough for about half a million lines. A larger file is not ours.
 pub(super) const LARGEST: u64 = 64 << 20;
 
 /// What the coordination file says, read without the right to change it.
@@ -22,9 +22,9 @@ pub(super) const LARGEST: u64 = 64 << 20;
 pub(crate) struct Snapshot {
     pub(crate) record: Record,
     pub(crate) facts: FileFacts,
-    /// False if a writer kept the lock, so that the record may be of two moments.
+    /// False if a writer held the lock, so that the record may mix two states.
     pub(crate) is_consistent: bool,
-    /// What would keep the file from being written to.
+    /// Why the file would be refused for writing, if it would.
     pub(crate) doubts: Option<String>,
 }
 
@@ -35,8 +35,8 @@ impl Snapshot {
         Snapshot::of(host, path, &file, is_consistent).map(Some)
     }
 
-    /// The same at once, without the lock: for whoever looks at every change, and so again after the last write of
-    /// one. A hundred of them, each with the lock, would keep the writers waiting.
+    /// Like [`Snapshot::read`], but at once and without the lock: for processes that look after every change, and so again
+    /// after its last write. If a hundred of them took the lock, the writers would have to wait.
     pub(crate) fn glance(host: &Host, path: &Path) -> Result<Option<Snapshot>, Error> {
         let opened = file::open(path, Access::Read)?;
         opened.map(|opened| Snapshot::of(host, path, &opened.file, false)).transpose()
@@ -52,7 +52,7 @@ impl Snapshot {
     }
 }
 
-/// The record in a file that is like `found`.
+/// The record in a file with the metadata `found`.
 pub(super) fn read(
     host: &Host,
     file: &File,
@@ -68,8 +68,8 @@ pub(super) fn read(
     Ok((Text::read(bytes), FileFacts::of(host, file, path, changed)))
 }
 
-/// What a regular file has, which should be `length` bytes: as many where more were asked for are all of it, and its
-/// end need not be read.
+/// The contents of a regular file that should have `length` bytes. One byte more is requested, so that the end of the file
+/// need not be read separately.
 fn read_whole(mut file: &File, length: u64) -> io::Result<Vec<u8>> {
     let length = usize::try_from(length).unwrap_or(0);
     let mut bytes = vec![0; length + 1];
@@ -81,13 +81,13 @@ fn read_whole(mut file: &File, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether the file was last changed before this boot, so that every owner in it is dead. A file of another
-/// kind, named by mistake, is older than this boot as well.
+/// Whether the file is a record that was last changed before this boot, so that every owner in it is dead. A file of
+/// another kind, named by mistake, can be older than this boot as well.
 pub(super) fn is_outdated(host: &Host, facts: &FileFacts, text: &Text) -> bool {
     !text.damaged.is_empty() && text.is_a_record() && facts.is_of_an_earlier_boot(host)
 }
 
-/// Damage refuses the file, or withholds an index, unless it is of an earlier boot.
+/// Damage causes the file to be refused or an index to be withheld, unless it is from an earlier boot.
 pub(super) fn heed(mut text: Text, path: &Path, is_outdated: bool) -> Result<Text, Error> {
     if is_outdated {
         text.record.withheld.clear();

@@ -1,7 +1,6 @@
-//! The bytes of the coordination file, read into a record: pure.
+//! Parses the bytes of the coordination file into a record: pure.
 //!
-//! Beside the record it knows where each line lies, so that a change is a list of small writes into the
-//! bytes that are there (`plan`).
+//! It also keeps where each line is, so that a change is a list of small writes into the existing bytes (`plan`).
 
 use std::collections::HashSet;
 
@@ -9,29 +8,29 @@ use crate::assignment::{Assignment, Drained, Record, Withheld};
 use crate::coordination::format::{self, Line};
 use crate::coordination::separator;
 
-/// A longer free line is left alone: reusing it would mean padding all of it.
+/// A longer free line is not reused, since all of it would have to be padded.
 const LONGEST_REUSED: usize = 4096;
 
-/// Lines of ours are longer, so that there are fewer of them than this makes of a file.
+/// Shorter than our lines, for an upper bound of their number in a file.
 const SHORT_LINE: usize = 128;
 
-/// Where a line lies in the file.
+/// Where a line is in the file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) at: usize,
-    /// Without the line end.
+    /// Without the newline.
     pub(crate) len: usize,
 }
 
-/// A place for one line that may be written over.
+/// Space for one line, which may be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Space {
     pub(crate) span: Span,
-    /// A run of line ends, which needs no padding; else a free line, which ends where it ends.
+    /// A run of newlines, which needs no padding; otherwise it is a free line, whose length must stay.
     pub(crate) is_blank: bool,
 }
 
-/// A line that cannot even be pinned to an index.
+/// A line without an index.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
     /// From 1.
@@ -44,20 +43,21 @@ pub(crate) struct Malformed {
 pub(crate) struct Text {
     pub(crate) bytes: Vec<u8>,
     pub(crate) record: Record,
-    /// Of each of the record's assignments, in the same order.
+    /// Where the record's assignments are, in the same order.
     pub(crate) held: Vec<Span>,
-    /// Of each of the record's drained units.
+    /// Where the record's drained units are, in the same order.
     pub(crate) drained: Vec<Span>,
-    /// Of each of the record's waiters, in the same order.
+    /// Where the record's waiters are, in the same order.
     pub(crate) waiting: Vec<Span>,
-    /// Lines of grants that were not finished; they hold nothing and are freed first.
+    /// Lines of unfinished grants; they hold nothing and are freed first.
     pub(crate) unfinished: Vec<Span>,
     pub(crate) space: Vec<Space>,
     pub(crate) malformed: Vec<Malformed>,
     /// Lines that withhold an index or are malformed.
     pub(crate) damaged: Vec<Span>,
-    /// Whether the last line lacks its line end.
+    /// Whether the last line lacks its newline.
     pub(crate) is_cut: bool,
+    /// The grants that free lines mention.
     marked: HashSet<u64>,
 }
 
@@ -68,7 +68,7 @@ impl Text {
         text.held.reserve(most);
         text.record.assignments.reserve(most);
         let mut at = 0;
-        // What follows the last line end is a line too.
+        // What follows the last newline is a line too.
         let ends = separator::positions(b'\n', &bytes).chain([bytes.len()]);
         for (number, end) in ends.enumerate() {
             let line = &bytes[at..end];
@@ -85,8 +85,8 @@ impl Text {
         text
     }
 
-    /// Whether what cannot be understood may be what a crash of the machine left of a record: blocks of NULs,
-    /// and lines that begin as they should.
+    /// Whether the damage may be what a crash of the machine left of a record: blocks of NULs, and lines that begin
+    /// correctly.
     pub(crate) fn is_a_record(&self) -> bool {
         let is_ours = |span: &Span| matches!(self.bytes[span.at], b'\0' | b'!' | b'0'..=b'9');
         !self.record.assignments.is_empty() || self.damaged.iter().all(is_ours)
@@ -120,10 +120,10 @@ impl Text {
         }
     }
 
-    /// Empty lines are what an unfinished growth leaves. A run of them is space, but for its last line end.
+    /// Empty lines are what an unfinished growth leaves. A run of them is space, except for its last newline.
     fn empty_line(&mut self, span: Span, is_cut: bool) {
         match self.space.last_mut() {
-            _ if is_cut => {} // what follows the last line end is no line
+            _ if is_cut => {} // nothing follows the last newline
             Some(Space { span: run, is_blank: true }) if run.at + run.len + 1 == span.at => run.len += 1,
             _ => self.space.push(Space { span, is_blank: true }),
         }
@@ -134,8 +134,8 @@ impl Text {
         self.damaged.push(span);
     }
 
-    /// A grant is not held while any free line bears its id: its last line was never made to hold, or its
-    /// first one was freed.
+    /// Removes the lines of unfinished grants. A grant does not hold while any free line mentions its id: its last line
+    /// was never completed, or its first one was freed.
     fn drop_unfinished(&mut self) {
         if self.marked.is_empty() {
             return;
@@ -154,8 +154,8 @@ impl Text {
     }
 }
 
-/// A last line without its line end was cut short, and a pid that was cut short is another pid, an identity no
-/// device's.
+/// A last line without a newline was cut short. It cannot be trusted: a truncated pid is another pid, and a truncated
+/// identity is no device's.
 fn cut(line: Line, is_cut: bool) -> Line {
     match line {
         Line::Held(Assignment { index, .. }) | Line::Drained(Drained { index, .. }) if is_cut => {

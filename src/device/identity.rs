@@ -1,4 +1,4 @@
-//! What names a device for ever, and what two such names say of each other.
+//! What identifies a device permanently, and how two identities relate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,7 +35,7 @@ fn parse_pci(text: &str) -> Option<PciAddress> {
     rest.is_empty().then_some(PciAddress { domain, bus, device, function })
 }
 
-/// A number of one to `longest` hexadecimal digits, of which eight fit, and what follows it.
+/// A number of one to `longest` (at most 8) hexadecimal digits, and what follows it.
 fn hex(text: &[u8], longest: usize) -> Option<(u32, &[u8])> {
     let (mut number, mut count) = (0, 0);
     while let Some(digit) = text.get(count).and_then(|byte| char::from(*byte).to_digit(16)) {
@@ -55,7 +55,7 @@ impl fmt::Display for PciAddress {
     }
 }
 
-/// All that names one device for ever; never its index, which moves when another card falls off the bus.
+/// What identifies one device permanently; never its index, which changes when another card falls off the bus.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     /// An NVIDIA or MIG UUID, as the driver writes it.
@@ -65,30 +65,30 @@ pub(crate) struct Identity {
     pub(crate) id: Option<String>,
 }
 
-/// What two identities say of each other.
+/// How two identities relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     /// At least one name is equal.
     Same,
-    /// There are names of one kind on both sides, and none is equal.
+    /// Both have names of the same kind, and none is equal.
     Different,
-    /// There is no kind of name that both have.
+    /// They have no kind of name in common.
     Unknown,
 }
 
 impl Identity {
-    /// Whether anything at all names the device.
+    /// Whether nothing names the device.
     pub(crate) fn is_empty(&self) -> bool {
         self.uuid.is_none() && self.pci.is_none() && self.id.is_none()
     }
 
-    /// One name for people: an inventory file's, else the UUID, else the address.
+    /// One name for messages: the inventory file's, else the UUID, else the PCI address.
     pub(crate) fn name(&self) -> Option<String> {
         let pci = || self.pci.map(|pci| pci.to_string());
         self.id.clone().or_else(|| self.uuid.clone()).or_else(pci)
     }
 
-    /// A unit for people, by index and name: `0 (GPU-5...)`, the share `0#1 (GPU-5...)`.
+    /// A unit in messages, by index and name: `0 (GPU-5...)`, or the share `0#1 (GPU-5...)`.
     pub(crate) fn label(&self, index: u32, slot: Option<u32>) -> String {
         let number = numbered(index, slot);
         self.name().map_or_else(|| number.clone(), |name| format!("{number} ({name})"))
@@ -119,8 +119,8 @@ fn compare<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> Option<bool> {
     Some(one? == other?)
 }
 
-/// A UUID as a driver prints it, or none: a placeholder (`GPU-????????-...`, of a card whose board memory
-/// cannot be read) and a non-value (`[N/A]`) name nothing.
+/// A UUID as a driver prints it. `None` for a placeholder (`GPU-????????-...`, printed when the board memory cannot be
+/// read) and a non-value (`[N/A]`), which identify nothing.
 pub(crate) fn uuid(text: &str) -> Option<String> {
     let names_something = !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'/' | b'_'));

@@ -1,7 +1,7 @@
 //! Users and groups, as `/etc/passwd` and `/etc/group` have them (passwd(5), group(5)).
 //!
-//! Read here and not asked of the C library, which in a static program loads the modules of another C library,
-//! and aborts. Users of a directory service are known by number.
+//! They are not read by the C library, which in a static program loads modules of another C library, and aborts. Users
+//! of a directory service are known by number only.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,14 @@ use super::Host;
 use super::file;
 use crate::error::Error;
 
-/// Whom a command runs as.
+/// The user and groups that a command runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     /// Its supplementary groups, `gid` among them.
     pub(crate) groups: Vec<u32>,
-    /// What it is called, and its home; `None` of a number without an entry.
+    /// Its entry in `/etc/passwd`, if it has one.
     pub(crate) entry: Option<Entry>,
 }
 
@@ -39,7 +39,7 @@ fn by_name_or_number<'a>(table: &'a str, text: &str) -> Option<(u32, Option<Vec<
     const NUMBER: usize = 2;
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let fields = find(table, NAME, text).or_else(|| find(table, NUMBER, text).filter(|_| is_number));
-    // To the system calls, the greatest number is "leave it as it is".
+    // For the system calls the greatest number means "do not change it".
     let number = |text: &str| text.parse().ok().filter(|number| *number != u32::MAX);
     match fields {
         Some(fields) => Some((number(fields.get(NUMBER)?)?, Some(fields))),
@@ -57,19 +57,23 @@ fn groups_of(groups: &str, name: &str) -> Vec<u32> {
     groups.lines().filter_map(gid).collect()
 }
 
-/// `NAME`, `NAME:GROUP`, and each of them as a number.
+/// Parses `NAME` or `NAME:GROUP`, where each can be a number.
 fn parse(text: &str, passwd: &str, group: &str) -> Result<Account, String> {
     let (user, given_group) = match text.split_once(':') {
         Some((user, group)) => (user, Some(group)),
         None => (text, None),
     };
     let (uid, fields) =
-        by_name_or_number(passwd, user).ok_or_else(|| format!("there is no user `{user}`"))?;
+        by_name_or_number(passwd, user).ok_or_else(|| format!("there is no user `{user}` in /etc/passwd"))?;
     let field = |at: usize| fields.as_ref().and_then(|fields| fields.get(at).copied());
     let gid = match given_group {
-        Some(name) => by_name_or_number(group, name).ok_or_else(|| format!("there is no group `{name}`"))?.0,
+        Some(name) => {
+            by_name_or_number(group, name)
+                .ok_or_else(|| format!("there is no group `{name}` in /etc/group"))?
+                .0
+        }
         None => field(3).and_then(|gid| gid.parse().ok()).ok_or_else(|| {
-            format!("user `{user}` is not in /etc/passwd, so that its group has to be named: {user}:GROUP")
+            format!("user `{user}` is not in /etc/passwd, so its group has to be named: {user}:GROUP")
         })?,
     };
     let entry = field(0).map(|name| Entry {
@@ -82,7 +86,7 @@ fn parse(text: &str, passwd: &str, group: &str) -> Result<Account, String> {
     Ok(Account { uid, gid, groups, entry })
 }
 
-/// The users that have an entry.
+/// The users in `/etc/passwd`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accounts {
     passwd: String,
@@ -98,14 +102,14 @@ impl Accounts {
         Some(find(&self.passwd, 2, &uid.to_string())?[0]).filter(|name| !name.is_empty())
     }
 
-    /// The user whom `text` names, by name or number.
+    /// The id of the user that `text` names, by name or number.
     pub(crate) fn uid(&self, text: &str) -> Option<u32> {
         by_name_or_number(&self.passwd, text).map(|(uid, _)| uid)
     }
 }
 
 impl Host {
-    /// None if they cannot be read: then users are known by number.
+    /// Empty if they cannot be read: then users are known by number.
     pub(crate) fn accounts(&self) -> Accounts {
         let passwd = file::read(self.path("etc/passwd")).unwrap_or_default();
         Accounts { passwd: String::from_utf8_lossy(&passwd).into_owned() }
@@ -140,13 +144,13 @@ mod tests {
             ("flink:video", Ok((998, 44, vec![44, 105])),       true),
             ("flink:5",     Ok((998, 5, vec![5, 44, 105])),     true),
             ("1234:77",     Ok((1234, 77, vec![77])),           false),
-            ("1234",        Err("user `1234` is not in /etc/passwd, so that its group has to be named: 1234:GROUP"), false),
-            ("nobody",      Err("there is no user `nobody`"),   false),
-            ("4294967295:0", Err("there is no user `4294967295`"), false),
-            ("998:4294967295", Err("there is no group `4294967295`"), false),
-            ("flink:gpu",   Err("there is no group `gpu`"),     false),
-            ("",            Err("there is no user ``"),         false),
-            ("-1:0",        Err("there is no user `-1`"),       false),
+            ("1234",        Err("user `1234` is not in /etc/passwd, so its group has to be named: 1234:GROUP"), false),
+            ("nobody",      Err("there is no user `nobody` in /etc/passwd"),   false),
+            ("4294967295:0", Err("there is no user `4294967295` in /etc/passwd"), false),
+            ("998:4294967295", Err("there is no group `4294967295` in /etc/group"), false),
+            ("flink:gpu",   Err("there is no group `gpu` in /etc/group"),     false),
+            ("",            Err("there is no user `` in /etc/passwd"),         false),
+            ("-1:0",        Err("there is no user `-1` in /etc/passwd"),       false),
         ] {
             let account = parse(text, PASSWD, GROUP);
             let known = account.as_ref().is_ok_and(|account| account.entry.is_some());

@@ -1,6 +1,6 @@
 //! Which boot this is, and when it began.
 //!
-//! Both serve to call an owner dead, so each is `None` where it could be wrong.
+//! Both can prove an owner dead, so each is `None` where it could be wrong.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -28,40 +28,38 @@ pub(crate) fn parse_btime(stat: &str) -> Option<u64> {
 }
 
 impl Host {
-    /// 32 hexadecimal digits, or `None` if they are not the kernel's own: systemd-nspawn and LXC mount a file
-    /// of theirs over them.
+    /// 32 hexadecimal digits, or `None` if they are not the kernel's own: systemd-nspawn and LXC mount a file of their
+    /// own over the kernel's.
     pub(crate) fn boot_id(&self) -> Option<&str> {
         self.found.boot_id.get_or_init(|| self.read_boot_id()).as_deref()
     }
 
-    /// Not later than the boot by any clock that it has had: clocks are stepped, and machines are restored
-    /// from snapshots. `None` where it cannot be told, and in a pid namespace below the initial one.
+    /// A time not later than the boot by any clock that this boot has had: clocks are stepped, and machines are restored
+    /// from snapshots. `None` where it cannot be known, and in a pid namespace below the initial one.
     pub(crate) fn boot_began(&self) -> Option<SystemTime> {
         *self.found.began.get_or_init(|| self.read_began())
     }
 
-    /// How long a process has run that started at `start`, in ticks of the initial time namespace.
+    /// How long a process has been running that started at `start` (clock ticks in the initial time namespace).
     pub(crate) fn age(&self, start: u64) -> Option<Duration> {
         let uptime = file::read_piece(self.proc("uptime")).ok()?;
         let uptime = str::from_utf8(&uptime).ok()?;
         let seconds =
             Duration::try_from_secs_f64(uptime.split_ascii_whitespace().next()?.parse().ok()?).ok()?;
-        let ticks = u64::try_from(ticks_per_second()).ok()?;
-        let start = start.checked_add_signed(self.time_offset()?)?;
-        seconds.checked_sub(Duration::from_millis(start.checked_mul(1000)?.checked_div(ticks)?))
+        seconds.checked_sub(since_boot(start.checked_add_signed(self.time_offset()?)?)?)
     }
 
-    /// When a process started at the earliest, by the clock that the boot began with.
+    /// The earliest time at which a process can have started, by the clock that the boot began with.
     pub(crate) fn started(&self, start: u64) -> Option<SystemTime> {
         self.boot_began()?.checked_add(since_boot(start)?)
     }
 
-    /// The same by the clock of now: not earlier, and had without a look at the mounts.
+    /// The same by the present clock: not earlier than [`Host::started`], and cheaper, since no mounts are read.
     pub(crate) fn started_at_the_latest(&self, start: u64) -> Option<SystemTime> {
         self.btime()?.checked_add(since_boot(start)?)
     }
 
-    /// How far the two clocks are apart that tell when the boot began.
+    /// The difference between the two clocks that say when the boot began.
     pub(crate) fn clocks_apart(&self) -> Option<Duration> {
         self.btime()?.duration_since(self.boot_began()?).ok()
     }
@@ -77,8 +75,8 @@ impl Host {
         parse_boot_id(str::from_utf8(&self.noted(&path, text)?).ok()?)
     }
 
-    /// A file of `/proc`, if the kernel vouches that nothing is mounted on the way to it. Without Linux 5.6 it does not,
-    /// nor where `/proc/sys` is mounted again, as in a container; then the mounts tell.
+    /// Opens a file of `/proc` if the kernel guarantees that nothing is mounted on the way to it. It does not before
+    /// Linux 5.6, nor where `/proc/sys` is mounted again, as in a container; then the list of mounts has to be read.
     fn open_uncovered(&self, name: &str) -> Option<File> {
         if !self.is_here() {
             return None;
@@ -93,19 +91,19 @@ impl Host {
         Some(self.mounts()?.list.iter().any(|mount| mount.point.ends_with(&path)))
     }
 
-    /// When the boot began by the clock of now, in whole seconds.
+    /// When the boot began by the present clock, in whole seconds.
     fn btime(&self) -> Option<SystemTime> {
         *self.found.btime.get_or_init(|| self.read_btime())
     }
 
     fn read_btime(&self) -> Option<SystemTime> {
-        // What the kernel writes into `/proc/stat`, below all that it counted of each processor.
+        // The same value is in `/proc/stat`, which is expensive: the kernel writes the counters of each processor first.
         let seconds = if self.is_here() {
             clock_btime()?
         } else {
             parse_btime(&file::read_text(self.proc("stat")).ok()?)?
         };
-        // Either is of our time namespace, like every other time in /proc.
+        // Both are relative to our time namespace, like every time in /proc.
         let offset = self.time_offset()?.checked_div(ticks_per_second())?;
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds.checked_add_signed(offset)?))
     }
@@ -114,7 +112,7 @@ impl Host {
         if !self.is_initial_pid_namespace() {
             return None;
         }
-        // Only devtmpfs is as old as the boot: a container that has the host's pids has a younger /dev.
+        // Only a devtmpfs is as old as the boot: a container with the host's pid namespace has a younger /dev.
         let is_devtmpfs =
             self.mounts()?.covering(Path::new("/dev")).is_some_and(|mount| mount.kind == "devtmpfs");
         let birth = fs::metadata(self.dev("")).and_then(|dev| dev.created()).ok().filter(|_| is_devtmpfs)?;
@@ -122,15 +120,15 @@ impl Host {
     }
 }
 
-/// How long after the boot a process started.
+/// How long after the boot a process started, from clock ticks.
 fn since_boot(start: u64) -> Option<Duration> {
     let ticks = u64::try_from(ticks_per_second()).ok()?;
     Some(Duration::from_millis(start.checked_mul(1000)?.checked_div(ticks)?))
 }
 
-/// The second in which the boot began, by the two clocks that count from the epoch and from the boot.
+/// The second in which the boot began: the difference between the clocks that count from the epoch and from the boot.
 fn clock_btime() -> Option<u64> {
-    // In this order: what passes in between makes it earlier, and not later.
+    // In this order: time that passes between the calls makes the result earlier, not later.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let since_boot = clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?;
     Some(now.checked_sub(since_boot.into())?.as_secs())

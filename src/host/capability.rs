@@ -4,12 +4,12 @@ use super::Host;
 use super::file;
 use crate::error::Error;
 
-/// Those that isolation asks for; the numbers are the kernel's (`include/uapi/linux/capability.h`).
+/// The capabilities that isolation needs; the numbers are the kernel's (`include/uapi/linux/capability.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capability {
     NetAdmin = 12,
     SysAdmin = 21,
-    /// Since Linux 5.8; before, a part of `SysAdmin`.
+    /// Since Linux 5.8; before that a part of `SysAdmin`.
     Bpf = 39,
 }
 
@@ -17,7 +17,7 @@ pub(crate) enum Capability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capabilities {
     bits: u64,
-    /// Whether they are rights over the machine, and not over a user namespace alone.
+    /// Whether they apply to the machine, and not only to a user namespace.
     pub(crate) is_of_initial_namespace: bool,
 }
 
@@ -49,7 +49,7 @@ impl Host {
         self.capabilities_of("self")
     }
 
-    /// Of a process, by its pid or `self`.
+    /// `process`: a pid or `self`.
     pub(crate) fn capabilities_of(&self, process: &str) -> Result<Capabilities, Error> {
         let read = |name: &str| {
             let path = self.proc(process).join(name);

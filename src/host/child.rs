@@ -1,20 +1,20 @@
-//! A vendor's tool, run so that nothing it does can keep us: not by hanging, not even where no signal can
-//! end it, not by printing without end, and not through a process that it leaves behind.
+//! Runs a vendor's tool so that nothing it does can block us: neither hanging, even where no signal can end it, nor
+//! printing without end, nor leaving a process behind.
 //!
-//! * It is in a process group of its own, and the whole group is killed once the tool has exited or its
-//!   time is up (`what_a_wrapper_started_is_ended_too`).
-//! * It is killed when we die (`PR_SET_PDEATHSIG`), and is handed no descriptor but its three streams, so
-//!   that an abandoned one holds neither a lock nor the pipe of whoever reads our answer.
-//! * There is no wait without an end: a process that hangs in the driver takes no signal.
+//! * It runs in a process group of its own. The whole group is killed once the tool has exited or its time is up
+//!   (`what_a_wrapper_started_is_ended_too`).
+//! * It is killed when we die (`PR_SET_PDEATHSIG`), and inherits only its three standard streams, so that an abandoned
+//!   tool holds neither a lock nor the pipe of whoever reads our answer.
+//! * No wait is unbounded: a process that hangs in the driver does not react to signals.
 
-#![expect(unsafe_code, reason = "a child that shares our memory, and a pidfd, have no safe form")]
+#![expect(unsafe_code, reason = "waitpid(2) with its raw status has no safe form")]
 
 mod command;
 mod start;
 mod stream;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -24,22 +24,23 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
-use crate::host::process::parse_stat;
+use super::pidfd;
+use super::process::parse_stat;
 pub(crate) use command::Command;
 use stream::Stream;
 
-/// A few thousand devices fit in it.
+/// Enough for a few thousand devices.
 const MOST_STDOUT: u64 = 1 << 20;
 const MOST_STDERR: u64 = 1 << 16;
-/// How long a killed process is waited for: on a busy host even its end takes a while.
+/// How long to wait for a killed process: on a busy host even dying takes a while.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// After this long one that takes no signal is given up.
+/// How long to wait for a killed process that hangs in the kernel.
 const GRACE: Duration = Duration::from_millis(100);
-/// How long an exit can go unseen while another process keeps the streams open.
+/// How long an exit can go unnoticed while another process keeps the streams open.
 const TICK: Duration = Duration::from_millis(10);
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 
-/// What a program left that ran to its end.
+/// The result of a program that ran to its end.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) status: ExitStatus,
@@ -68,14 +69,14 @@ impl Failure {
     }
 }
 
-/// A child until it is reaped: as long, neither its pid nor the id of its group can come to name anyone else.
+/// A child that has not been reaped: until then neither its pid nor the id of its group can be reused.
 struct Child {
     pid: Pid,
     /// Polls as readable once the child has exited; `None` before Linux 5.3.
     exit: Option<OwnedFd>,
 }
 
-/// Runs `command` and takes what it prints, both within `limit`; its standard input is empty.
+/// Runs `command` with an empty standard input and collects its output, both within `limit`.
 pub(crate) fn run(command: &Command, limit: Duration) -> Result<Output, Failure> {
     let until = Instant::now() + limit;
     let (child, mut streams) = start(command).map_err(Failure::Start)?;
@@ -95,19 +96,19 @@ fn start(command: &Command) -> io::Result<(Child, [Stream; 2])> {
     let (stdout, to_stdout) = Stream::new("standard output", MOST_STDOUT)?;
     let (stderr, to_stderr) = Stream::new("standard error", MOST_STDERR)?;
     let pid = start::start(&image, [to_stdout.as_fd(), to_stderr.as_fd()])?;
-    Ok((Child { pid, exit: pidfd(pid) }, [stdout, stderr]))
+    Ok((Child { pid, exit: pidfd::open(pid.as_raw()) }, [stdout, stderr]))
 }
 
 fn stuck(child: &Child, why: Failure) -> Failure {
     Failure::Stuck { pid: child.pid.as_raw().cast_unsigned(), why: Box::new(why) }
 }
 
-/// Takes all that `child` prints until it has exited. A process that it left behind, and that holds the
-/// streams open, is not waited for.
+/// Collects what `child` prints until it exits. Does not wait for a process that it leaves behind and that keeps the
+/// streams open.
 fn listen(child: &Child, streams: &mut [Stream; 2], until: Instant, limit: Duration) -> Result<(), Failure> {
     let mut pause = FIRST_PAUSE;
     loop {
-        // Asked before the streams are read: what was printed before the exit is in them by then.
+        // Checked before the streams are read: they then contain everything that was printed before the exit.
         let exited = child.has_exited().map_err(Failure::Listen)?;
         streams.iter_mut().try_for_each(Stream::drain)?;
         if exited {
@@ -123,7 +124,7 @@ fn listen(child: &Child, streams: &mut [Stream; 2], until: Instant, limit: Durat
 
 /// Kills what is left of the child's group and takes its status; `None` if it cannot be killed.
 fn end(child: &Child) -> io::Result<Option<ExitStatus>> {
-    // The one error there is means that nobody is left.
+    // The only possible error means that nobody is left.
     let _ = killpg(child.pid, Signal::SIGKILL);
     let since = Instant::now();
     let mut pause = FIRST_PAUSE;
@@ -139,8 +140,8 @@ fn end(child: &Child) -> io::Result<Option<ExitStatus>> {
 }
 
 impl Child {
-    /// What to wait for: its exit, since all that a tool prints fits into a pipe as a rule, and who is woken for
-    /// each piece of it is woken in vain. Without a pidfd the end of its streams tells.
+    /// What to wait for: the exit, since a tool's whole output usually fits into a pipe, and waking up for each piece of
+    /// it would be in vain. Without a pidfd, the end of its streams.
     fn events<'a>(&'a self, streams: &'a [Stream; 2]) -> Vec<BorrowedFd<'a>> {
         match &self.exit {
             Some(exit) => vec![exit.as_fd()],
@@ -148,7 +149,7 @@ impl Child {
         }
     }
 
-    /// The exit is seen, and the child not reaped.
+    /// Whether the child has exited; does not reap it.
     fn has_exited(&self) -> io::Result<bool> {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         match waitid(Id::Pid(self.pid), flags) {
@@ -160,24 +161,16 @@ impl Child {
 
     fn reap(&self) -> io::Result<Option<ExitStatus>> {
         let mut status = 0;
-        // SAFETY: what is written to is our own.
+        // SAFETY: the call writes only to `status`.
         let reaped = unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, libc::WNOHANG) };
         Ok((Errno::result(reaped)? != 0).then(|| ExitStatus::from_raw(status)))
     }
 
-    /// Whether it is in a system call that no signal ends. If nothing can be seen of it, it is not waited for.
+    /// Whether it is in a system call that no signal can interrupt, or cannot be seen at all.
     fn hangs(&self) -> bool {
         let stat = std::fs::read(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         parse_stat(&stat).is_none_or(|process| process.state == b'D')
     }
-}
-
-fn pidfd(pid: Pid) -> Option<OwnedFd> {
-    // SAFETY: the call takes two numbers.
-    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
-    let descriptor = i32::try_from(opened).ok().filter(|descriptor| *descriptor >= 0)?;
-    // SAFETY: it has just been opened, and nobody else has it.
-    Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 #[cfg(test)]

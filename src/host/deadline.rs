@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// A point in time by which the run ends, whatever it waits for.
+/// The time by which the run ends, whatever it is waiting for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -31,7 +31,7 @@ impl Deadline {
         self.left().is_zero()
     }
 
-    /// The failure to report when it has passed; `what` reads after "waiting for".
+    /// The error to report when it has passed; `what` completes "while waiting for".
     pub(crate) fn error(&self, what: impl Into<String>) -> Error {
         Error::Deadline { limit: self.limit, what: what.into() }
     }

@@ -1,5 +1,5 @@
-//! What the kernel tells of a file's place in a few calls. The list of mounts (`mounts`) tells more, and to read it takes as
-//! long as all the rest of an allocation on a host that has a few dozen of them.
+//! What a few system calls say about the file system of a file. The list of mounts (`mounts`) says more, but with a few
+//! dozen mounts reading it takes as long as the rest of an allocation.
 
 #![expect(unsafe_code, reason = "statx(2) without waiting has no safe form")]
 
@@ -13,18 +13,18 @@ use nix::sys::statfs::{BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, FsType, XFS_SUPER_MA
 
 use super::Host;
 
-/// Of this host alone, and they outlast a boot. ext2 and ext3 have the number of ext4.
+/// File systems that belong to this host alone and outlast a boot. ext2 and ext3 have the number of ext4.
 const DISKS: [FsType; 3] = [EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC];
 
 impl Host {
-    /// Whether a file is known to be on a disk of this host; `false`: ask the mounts.
+    /// Whether a file is known to be on a disk of this host; `false`: consult the mounts.
     pub(crate) fn is_on_disk(&self, file: &File) -> bool {
         self.is_here() && fstatfs(file).is_ok_and(|found| DISKS.contains(&found.filesystem_type()))
     }
 
-    /// Whether a file at `path` is, or would be, on the very mount that `/` is, and that is a disk: then it is on no
-    /// network, and nothing was mounted for a container or a unit on the way to it. Told without waiting for anything
-    /// but that disk; `false`: ask the mounts.
+    /// Whether a file at `path` is, or would be, on the same mount as `/`, and that is a disk: then it is not on a
+    /// network, and nothing was mounted for a container or a systemd unit on the way to it. Waits for nothing but that
+    /// disk; `false`: consult the mounts.
     pub(crate) fn lies_on_root_disk(&self, path: &Path) -> bool {
         let Some(path) = std::path::absolute(path).ok().filter(|_| self.is_here()) else { return false };
         let Ok(root) = Place::of(Path::new("/")) else { return false };
@@ -32,17 +32,17 @@ impl Host {
     }
 }
 
-/// Where a name leads to, as far as that is known without asking whoever serves it.
+/// Where a path leads, as far as that is known without asking whoever serves its file system.
 struct Place {
-    /// Of this boot.
+    /// The id of the mount, unique within this boot.
     mount: u64,
-    /// Not so with NFS, FUSE and the like, nor with btrfs, which does not show its device.
+    /// False for NFS, FUSE and the like, and for btrfs, which does not show its device.
     is_block_device: bool,
     is_link: bool,
 }
 
 impl Place {
-    /// statx(2). It triggers no automount and follows no link; before Linux 5.8 it tells of no mount, and fails here.
+    /// Calls statx(2) without triggering automounts or following links. Fails before Linux 5.8, which reports no mount.
     fn of(path: &Path) -> nix::Result<Place> {
         const FLAGS: i32 = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_STATX_DONT_SYNC;
         const WANTED: u32 = libc::STATX_TYPE | libc::STATX_MNT_ID;
@@ -52,7 +52,7 @@ impl Place {
             unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), FLAGS, WANTED, found.as_mut_ptr()) }
         })?;
         Errno::result(result)?;
-        // SAFETY: it is made of numbers, and any bytes are such.
+        // SAFETY: the structure consists of numbers, for which any bytes are valid.
         let found = unsafe { found.assume_init() };
         if found.stx_mask & WANTED != WANTED {
             return Err(Errno::ENOSYS);
@@ -64,15 +64,15 @@ impl Place {
         })
     }
 
-    /// Whether every name on the way to `path` is on the same mount, and no link. From the top: what is below another
-    /// mount is never looked at.
+    /// Whether every component of `path` is on the same mount and not a link. Checked from the top, so nothing below
+    /// another mount is ever looked at.
     fn is_all_the_way(&self, path: &Path) -> bool {
         let mut names: Vec<&Path> = path.ancestors().collect();
         names.pop(); // `/` itself
         for name in names.into_iter().rev() {
             match Place::of(name) {
                 Ok(place) if place.mount == self.mount && !place.is_link => {}
-                // And nothing is below it.
+                // Nothing can be below it.
                 Err(Errno::ENOENT) => return true,
                 _ => return false,
             }
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// To be asked of a block device only: others would be waited for.
+/// Only to be called for a block device: it could block on anything else.
 fn is_root_disk() -> bool {
     statfs("/").is_ok_and(|found| DISKS.contains(&found.filesystem_type()))
 }

@@ -1,7 +1,7 @@
-//! A program that this one carries in itself, run without a name in any directory.
+//! An embedded program, run without a name in any directory.
 //!
-//! It is put into memory or, where a program may not be run from there (`vm.memfd_noexec`, a security module),
-//! into a file of a directory that allows it. Nothing is left behind, whenever we end: neither has a name.
+//! It is put into memory or, where a program may not be run from memory (`vm.memfd_noexec`, a security module), into a
+//! file of a directory that allows it. Neither has a name, so nothing is left behind, whenever we end.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -15,19 +15,19 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::child::{self, Command, Failure, Output};
 
-/// Directories of which one allows programs to be run, on one host or another.
+/// Directories that may allow programs to be run, depending on the host.
 const DIRECTORIES: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/dev/shm"];
-/// `MFD_EXEC` of Linux 6.3, which nix has no name for: without it, an administrator can forbid to run it.
+/// `MFD_EXEC` of Linux 6.3, for which nix has no name. Without it an administrator can forbid running the file.
 const EXECUTABLE: MFdFlags = MFdFlags::from_bits_retain(0x10);
 
 pub(crate) struct Embedded {
-    /// What it is called in a list of processes.
+    /// Its name in a list of processes.
     pub(crate) name: &'static str,
     pub(crate) bytes: &'static [u8],
 }
 
 impl Embedded {
-    /// As [`child::run`], after `prepare`. If no place allows it, the error is that of the first.
+    /// Like [`child::run`], after `prepare`. If no place allows it, the error is that of the first.
     pub(crate) fn run(&self, prepare: impl Fn(&mut Command), limit: Duration) -> Result<Output, Failure> {
         let run = |file: io::Result<File>| self.start(file, &prepare, limit);
         let first = run(self.memory());
@@ -44,7 +44,7 @@ impl Embedded {
         prepare: impl Fn(&mut Command),
         limit: Duration,
     ) -> Result<Output, Failure> {
-        // Of another kind than "not found", which is said of the program's own loader.
+        // Not of the kind "not found", which means that the program's loader is missing.
         let no_place = |err| Failure::Start(io::Error::other(err));
         let file = file.and_then(|file| fill(file, self.bytes)).map_err(no_place)?;
         let mut command = Command::new(path(&file));
@@ -55,14 +55,14 @@ impl Embedded {
 
     fn memory(&self) -> io::Result<File> {
         match memfd_create(self.name, MFdFlags::MFD_CLOEXEC | EXECUTABLE) {
-            // Linux before 6.3 does not know the flag, and needs none.
+            // Linux before 6.3 neither knows nor needs the flag.
             Err(Errno::EINVAL) => Ok(memfd_create(self.name, MFdFlags::MFD_CLOEXEC)?.into()),
             file => Ok(file?.into()),
         }
     }
 }
 
-/// It can be given no name later (`O_EXCL`).
+/// A file without a name, which cannot be given one later (`O_EXCL`).
 fn nameless(directory: &Path) -> io::Result<File> {
     let flags = libc::O_TMPFILE | libc::O_EXCL;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(directory)?;
@@ -70,18 +70,18 @@ fn nameless(directory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Gives the file back open for reading alone: one that is open for writing cannot be run.
+/// Returns the file open for reading only: a file that is open for writing cannot be run.
 fn fill(mut file: File, bytes: &[u8]) -> io::Result<File> {
     file.write_all(bytes)?;
     File::open(path(&file))
 }
 
-/// In the child, after fork, the descriptor has the same number.
+/// The path of an open file, which is valid in the child as well: the descriptor has the same number there.
 fn path(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// Whether another place may allow what this one does not.
+/// Whether this place does not allow the program to be run, but another one may.
 fn is_refused(outcome: &Result<Output, Failure>) -> bool {
     matches!(outcome, Err(Failure::Start(err)) if err.kind() != io::ErrorKind::NotFound)
 }

@@ -1,10 +1,10 @@
-//! Waiting until something happens, without asking again and again: a file changes, a process ends, a signal comes.
+//! Waiting without polling until a file changes, a process ends, or a signal arrives.
 
-#![expect(unsafe_code, reason = "pidfd_open(2) and a look at what a signal does have no safe wrapper")]
+#![expect(unsafe_code, reason = "reading the action of a signal has no safe wrapper")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process;
 use std::ptr;
@@ -18,19 +18,21 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::pause;
 
-/// Descriptors are few, 1024 as a rule, and others are needed beside these.
+use super::pidfd;
+
+/// Descriptors are scarce (usually 1024), and others are needed as well.
 const MOST_PROCESSES: usize = 256;
 
-/// The signals that end this process, which it has blocked: they are seen to come, and stay pending.
+/// The blocked signals that would end this process: their arrival is noticed, and they stay pending.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    /// `None`: no descriptor was to be had, and a signal is seen to by nobody.
+    /// `None`: there was no descriptor left, and signals go unnoticed.
     pending: Option<SignalFd>,
     set: SigSet,
 }
 
 impl Signals {
-    /// But for those that this process was started to ignore, as by `nohup`: blocked, they would be pending too.
+    /// Leaves out signals that the process was started to ignore, as by `nohup`: if blocked, they would become pending.
     pub(crate) fn new() -> Signals {
         let ending = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
         let set: SigSet = ending.into_iter().filter(|signal| !is_ignored(*signal)).collect();
@@ -44,7 +46,7 @@ impl Signals {
         poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    /// Ends this process by the signal that is pending, as if it had never been blocked.
+    /// Ends this process by the pending signal, as if it had never been blocked.
     pub(crate) fn obey(&self) -> ! {
         let signal = self.set.iter().find(|signal| is_pending(*signal));
         let _ = self.set.thread_unblock();
@@ -55,7 +57,7 @@ impl Signals {
             unsafe { libc::_exit(128 + signal.map_or(0, |signal| signal as i32)) };
         }
         loop {
-            pause(); // another thread may have to take it
+            pause(); // the signal may be delivered to another thread
         }
     }
 }
@@ -71,8 +73,8 @@ fn is_pending(signal: Signal) -> bool {
 
 fn is_ignored(signal: Signal) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action the call only writes the present one, for which there is room; all zeros, which
-    // it leaves if it fails, are an action too.
+    // SAFETY: without a new action the call only writes the present one into `action`. If it fails, `action` stays zero,
+    // which is a valid action too.
     let action = unsafe {
         libc::sigaction(signal as i32, ptr::null(), action.as_mut_ptr());
         action.assume_init()
@@ -80,20 +82,20 @@ fn is_ignored(signal: Signal) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// What is waited for.
+/// What to wait for.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// `None`: a user has only so many.
+    /// `None`: the user has no inotify instance left.
     inotify: Option<Inotify>,
     processes: BTreeMap<u32, OwnedFd>,
-    /// What somebody reads.
+    /// A stream whose reader may go away.
     written_to: Option<OwnedFd>,
 }
 
 /// Why the wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The file has changed, a process has ended, or nobody reads any more.
+    /// The file has changed, a process has ended, or the reader is gone.
     Change,
     Signal,
     Timeout,
@@ -105,8 +107,8 @@ impl Watch {
         Watch { inotify, processes: BTreeMap::new(), written_to: None }
     }
 
-    /// From now on a change of the file that is called `path` is an event. Said again of the same file it changes
-    /// nothing, and if the name is another file's by now, that one is watched too. `false`: it cannot be watched.
+    /// Makes a change of the file at `path` an event. Can be called repeatedly: if `path` names another file by then,
+    /// that one is watched too. `false`: it cannot be watched.
     pub(crate) fn file(&self, path: &Path) -> bool {
         let changes = AddWatchFlags::IN_MODIFY
             | AddWatchFlags::IN_ATTRIB
@@ -115,19 +117,20 @@ impl Watch {
         self.inotify.as_ref().is_some_and(|inotify| inotify.add_watch(path, changes).is_ok())
     }
 
-    /// From now on the end of each of these processes is an event, and of no others. `false`: not of all of them,
-    /// since the kernel is older than Linux 5.3, or they are too many.
+    /// Makes the end of each of these processes an event, and of no others. `false`: not of all of them, since the
+    /// kernel is older than Linux 5.3 or they are too many.
     pub(crate) fn processes(&mut self, pids: &BTreeSet<u32>) -> bool {
         self.processes.retain(|pid, _| pids.contains(pid));
         for pid in pids {
             if !self.processes.contains_key(pid) && self.processes.len() < MOST_PROCESSES {
-                self.processes.extend(open(*pid).map(|descriptor| (*pid, descriptor)));
+                let opened = i32::try_from(*pid).ok().and_then(pidfd::open);
+                self.processes.extend(opened.map(|descriptor| (*pid, descriptor)));
             }
         }
         self.processes.len() == pids.len()
     }
 
-    /// From now on it is an event that nobody reads any more what is written to `stream`.
+    /// Makes it an event that the reader of `stream` goes away.
     pub(crate) fn reader(&mut self, stream: BorrowedFd<'_>) {
         self.written_to = stream.try_clone_to_owned().ok();
     }
@@ -139,11 +142,11 @@ impl Watch {
         let ends = self.processes.values().map(|descriptor| descriptor.as_fd());
         let descriptors = pending.chain(inotify).chain(ends);
         let mut polled: Vec<PollFd> = descriptors.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        // That its reader is gone need not be asked for.
+        // POLLERR, which tells that the reader is gone, need not be requested.
         polled.extend(self.written_to.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::empty())));
         let is_event = match poll(&mut polled, timeout(at_most)) {
             Ok(ready) => ready > 0,
-            Err(Errno::EINTR) => true, // this process was stopped, and has gone on
+            Err(Errno::EINTR) => true, // this process was stopped and continued
             Err(_) => {
                 thread::sleep(at_most);
                 false
@@ -162,17 +165,7 @@ impl Watch {
     }
 }
 
-/// Of one that has ended, and of a thread, there is none.
-fn open(pid: u32) -> Option<OwnedFd> {
-    // SAFETY: the call takes two numbers; the descriptor that it gives is nobody else's.
-    unsafe {
-        let descriptor = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        let descriptor = i32::try_from(descriptor).ok().filter(|descriptor| *descriptor >= 0)?;
-        Some(OwnedFd::from_raw_fd(descriptor))
-    }
-}
-
-/// Rounded up.
+/// In milliseconds, rounded up.
 fn timeout(at_most: Duration) -> PollTimeout {
     let milliseconds = i32::try_from(at_most.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
     PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX)

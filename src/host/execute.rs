@@ -1,6 +1,6 @@
-//! Becoming another program: its file, and the rights that it runs with.
+//! Becoming another program: finding its file, and the privileges that it runs with.
 
-#![expect(unsafe_code, reason = "capset(2) has no safe wrapper, and a signal could have a handler")]
+#![expect(unsafe_code, reason = "capset(2) has no safe wrapper, and setting a signal's action is unsafe")]
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -17,8 +17,8 @@ use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid};
 
 use super::account::Account;
 
-/// Where programs are looked for without a PATH, as the C library has it.
-const DEFAULT_PATH: &str = "/bin:/usr/bin";
+/// Where programs are searched for without a PATH, as in the C library.
+pub(super) const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// The file of `name`, as execvp(3) finds it; or why it cannot be run.
 pub(crate) fn find(name: &OsStr, search_path: Option<&OsString>) -> io::Result<PathBuf> {
@@ -32,7 +32,7 @@ pub(crate) fn find(name: &OsStr, search_path: Option<&OsString>) -> io::Result<P
         return Err(problem);
     }
     for directory in env::split_paths(search_path.unwrap_or(&default)) {
-        // An empty one is the working directory; a path is not looked for again.
+        // An empty one is the working directory.
         let directory = if directory == Path::new("") { Path::new(".") } else { &directory };
         let path = directory.join(given);
         match check(&path) {
@@ -50,19 +50,19 @@ fn check(path: &Path) -> io::Result<()> {
     if is_executable { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EACCES)) }
 }
 
-/// Becomes the command, with no signal blocked: neither those that we have blocked by now, nor any that a careless
-/// parent had. Returns only if it fails, and then everything is as it was.
+/// Becomes the command, with no signal blocked: neither those that we have blocked nor those that a careless parent had.
+/// Returns only if it fails; then everything is as it was.
 pub(crate) fn exec(command: &mut Command) -> io::Error {
     let before = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK);
     let error = command.exec();
     let _ = before.and_then(|mask| mask.thread_set_mask());
-    // SAFETY: no handler is installed. The standard library ignores the signal, but in what it executes.
+    // SAFETY: no handler is installed. The standard library has reset the signal for the program to be executed.
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) };
     error
 }
 
-/// Goes on with the rights of `account` and no others, for good: no program that it runs gets more
-/// (`no_new_privs`). Takes root.
+/// Permanently drops all privileges that `account` does not have: no program that this process executes gets more
+/// (`no_new_privs`). Requires root.
 pub(crate) fn drop_rights(account: &Account) -> io::Result<()> {
     if account.uid != 0 {
         empty_bounding_set();
@@ -82,8 +82,8 @@ pub(crate) fn drop_rights(account: &Account) -> io::Result<()> {
     Ok(())
 }
 
-/// What not even a program with file capabilities could get any more. It is no matter where it fails: the
-/// capabilities themselves are dropped, and no program gives new ones.
+/// Keeps even programs with file capabilities from getting any. A failure does not matter: the capabilities themselves
+/// are dropped too, and `no_new_privs` prevents new ones.
 fn empty_bounding_set() {
     const GREATEST: u64 = 63;
     for capability in 0..=GREATEST {
@@ -92,13 +92,13 @@ fn empty_bounding_set() {
     }
 }
 
-/// Those too that stay over a change of the user id.
+/// Also drops the capabilities that survive a change of the user id.
 fn drop_capabilities() -> io::Result<()> {
     /// `_LINUX_CAPABILITY_VERSION_3`: two words of each set.
     const VERSION: u32 = 0x2008_0522;
     let header: [u32; 2] = [VERSION, 0];
     let none = [0_u32; 6];
-    // SAFETY: both are as large as that version says; the second word of the header, 0, is this thread.
+    // SAFETY: both are as large as that version requires; pid 0 in the header is this thread.
     let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,7 +1,7 @@
-//! Who holds the lock on a file: told to whoever waited for it in vain.
+//! Who holds the lock on a file, for the message to whoever waited for it in vain.
 //!
-//! Found by the open descriptor. `/proc/locks` names the process that took the lock, which may have ended
-//! since while another inherited the descriptor; so it only tells where to look first.
+//! The holder is found by its open descriptor. `/proc/locks` names the process that took the lock, which may have ended
+//! while another one inherited the descriptor; so it only tells where to look first.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -36,7 +36,7 @@ fn takers(locks: &str, inode: u64) -> Vec<u32> {
     locks.lines().filter_map(taker).collect()
 }
 
-/// MAJOR:MINOR:INODE. The device is the file system's, which need not be the one that stat(2) shows.
+/// `file`: MAJOR:MINOR:INODE. The device is the file system's, which can differ from the one that stat(2) reports.
 fn is_of(file: &str, inode: u64) -> bool {
     file.rsplit(':').next().and_then(|digits| digits.parse().ok()) == Some(inode)
 }
@@ -63,14 +63,14 @@ impl Host {
         let Ok(entries) = fs::read_dir(process.join("fdinfo")) else { return false };
         entries.flatten().take_while(|_| !deadline.has_passed()).any(|entry| {
             let is_locked = file::read_text(entry.path()).is_ok_and(|info| has_lock(&info, file.ino()));
-            // Two file systems may each have a file of that number.
+            // Two file systems may each have a file with that inode number.
             is_locked && is_open_on(&process.join("fd").join(entry.file_name()), file)
         })
     }
 }
 
-/// Asked only of a descriptor that has a lock on a file of the right number: on a file of a server that is
-/// gone, stat(2) hangs.
+/// Only called for a descriptor with a lock on a file of the right inode number: stat(2) hangs on a file whose server is
+/// gone.
 fn is_open_on(descriptor: &Path, file: &Metadata) -> bool {
     fs::metadata(descriptor).is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino()))
 }

@@ -1,6 +1,6 @@
-//! Where what has happened is written for tomorrow: the journal of systemd, syslog, or a file.
+//! Where the history is written: systemd's journal, syslog, or a file.
 //!
-//! Best effort: a history that cannot be written changes nothing. Sockets are not waited for, and a file only for a
+//! Best effort: failing to write the history changes nothing else. Sockets are never waited for, and a file only for a
 //! while ([`scribe`]). Sources: systemd's "Native Journal Protocol", RFC 3164 for `/dev/log`.
 
 mod scribe;
@@ -16,7 +16,7 @@ use nix::sys::socket::{self, AddressFamily, SockFlag, SockType};
 use super::Host;
 use crate::plain;
 
-/// What writes the entries, in both.
+/// The name under which the entries appear, in the journal and in syslog.
 const IDENTIFIER: &str = "gpu-coord";
 /// Facility user, severity informational.
 const PRIORITY: u8 = 8 + 6;
@@ -30,15 +30,15 @@ pub(crate) enum Log {
     File(PathBuf),
 }
 
-/// One entry: a line for people, and what it is made of.
+/// One entry: a line for people, and the values that it consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) message: String,
-    /// Names are upper case, without what is of us all: `ACTION`.
+    /// Names are upper case, without the common prefix: `ACTION`.
     pub(crate) fields: Vec<(&'static str, String)>,
 }
 
-/// Where entries can be written by now.
+/// An open destination of entries.
 #[derive(Debug)]
 pub(crate) enum Sink {
     Journal(UnixDatagram),
@@ -62,7 +62,7 @@ impl Host {
 }
 
 impl Sink {
-    /// What a file says if it cannot be written to within `patience`. Nothing is known of what a socket takes.
+    /// Fails if a file cannot be written to within `patience`. Whether a socket accepts an entry is not known.
     pub(crate) fn write(&self, entries: &[Entry], patience: Duration) -> io::Result<()> {
         let sent = |socket: &UnixDatagram, text: String| drop(socket.send(text.as_bytes()));
         match self {
@@ -74,9 +74,9 @@ impl Sink {
     }
 }
 
-/// A socket that is not waited for, to whoever listens at `path`.
+/// A non-blocking socket that is connected to whoever listens at `path`.
 fn connected(path: &Path) -> Option<UnixDatagram> {
-    // In a container there is nobody, as a rule, and to look costs a tenth of a socket.
+    // In a container usually nobody listens, and looking costs a tenth of creating a socket.
     fs::symlink_metadata(path).ok()?;
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket::socket(AddressFamily::Unix, SockType::Datagram, flags, None).ok()?;
@@ -84,7 +84,7 @@ fn connected(path: &Path) -> Option<UnixDatagram> {
     socket.connect(path).ok().map(|()| socket)
 }
 
-/// `KEY=value` lines: no value of ours has a line end.
+/// `KEY=value` lines: none of our values contains a newline.
 fn native(entry: &Entry) -> String {
     let mut text = format!(
         "MESSAGE={}\nPRIORITY={}\nSYSLOG_IDENTIFIER={IDENTIFIER}\n",
@@ -107,7 +107,7 @@ fn lines(entries: &[Entry]) -> String {
     entries.iter().map(|entry| format!("{now} {}\n", one_line(&entry.message))).collect()
 }
 
-/// What others have named reaches a log without control characters.
+/// Names that others chose reach a log without control characters.
 fn one_line(text: &str) -> String {
     plain::masked(text)
 }

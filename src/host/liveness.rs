@@ -1,9 +1,9 @@
-//! Whether the owner of an assignment still lives.
+//! Whether the owner of an assignment is still alive.
 //!
-//! Dead is said only on proof; doubt is an answer of its own, and counts as alive. The rules are of
-//! three kinds: by boot, by process, and, for a line of Flink's script, by time.
+//! An owner counts as dead only if that is proven. Doubt is an answer of its own and counts as alive. There are three
+//! kinds of rules: by boot, by process, and, for a line of Flink's script, by time.
 //!
-//! An owner is asked about once: thousands of assignments of one owner cost one read.
+//! Each owner is judged once: thousands of assignments of one owner cost one read.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -16,17 +16,17 @@ use super::Host;
 use super::process::Process;
 use crate::assignment::{Assignment, Doubt, Owner, Standing, Waiter};
 
-/// The steps in which file systems keep times, and `btime` is counted in whole seconds.
+/// The coarsest granularity of times: some file systems keep whole seconds, and so does `btime`.
 const CLOCK_STEP: Duration = Duration::from_secs(1);
 
-/// What the coordination file itself tells.
+/// What the coordination file itself says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileFacts {
-    /// Its last change, as read under the lock.
+    /// The time of its last change, as read under the lock.
     pub(crate) changed: SystemTime,
-    /// It is this host's alone, and older boots may have written it.
+    /// Whether it belongs to this host alone and outlasts a boot.
     pub(crate) is_on_local_disk: bool,
-    /// Other hosts write it too, and date it by their clocks.
+    /// Whether other hosts may write it too, with times of their own clocks.
     pub(crate) is_on_network: bool,
 }
 
@@ -49,24 +49,24 @@ impl FileFacts {
         self.is_before(host, 0)
     }
 
-    /// Whether the last change was before the moment that is `ticks` after the boot. A tie is no proof.
+    /// Whether the last change was before the time `ticks` after the boot. A tie proves nothing.
     fn is_before(&self, host: &Host, ticks: u64) -> bool {
         let latest = self.changed.checked_add(CLOCK_STEP).filter(|_| !self.is_on_network);
         let is_before = |time: SystemTime| latest.is_some_and(|latest| latest < time);
-        // The boot began no later than by the clock of now, which is asked first: it is had for less.
+        // The present clock is asked first, since it is cheaper and never gives an earlier time.
         host.started_at_the_latest(ticks).is_some_and(is_before) && host.started(ticks).is_some_and(is_before)
     }
 }
 
-/// A process by all its pids, the one in the initial namespace first.
+/// All pids of a process, the one in the initial namespace first.
 type Pids = Vec<u32>;
 
-/// What was found out in this run.
+/// What this run has found out about owners.
 pub(crate) struct Liveness<'a> {
     host: &'a Host,
     file: FileFacts,
     owners: RefCell<Known<Owner>>,
-    /// By pid, which is all that a line of the script has.
+    /// By pid, which is all that a line of Flink's script has.
     scripts: RefCell<Known<u32>>,
     /// Every process of the machine; `None` if not all of them can be seen.
     everyone: OnceCell<Option<Vec<Pids>>>,
@@ -78,7 +78,7 @@ impl<'a> Liveness<'a> {
         Liveness { host, file, owners, scripts, everyone: OnceCell::new() }
     }
 
-    /// `is_in_inventory`: a device that the assignment names by identity is in this host's inventory.
+    /// `is_in_inventory`: whether the assignment's device, by its identity, is in this host's inventory.
     pub(crate) fn standing(&self, assignment: &Assignment, is_in_inventory: bool) -> Standing {
         let owner = &assignment.owner;
         if assignment.is_the_scripts() {
@@ -90,7 +90,7 @@ impl<'a> Liveness<'a> {
         cached(&self.owners, owner, || self.by_process(owner))
     }
 
-    /// A waiter names no device, and holds none: another boot on a disk of this host's is an earlier one.
+    /// A waiter names no device and holds none, so another boot in a file on this host's disk is an earlier one.
     pub(crate) fn of_waiter(&self, waiter: &Waiter) -> Standing {
         let owner = &waiter.owner;
         if self.is_of_another_boot(owner) {
@@ -104,7 +104,7 @@ impl<'a> Liveness<'a> {
         boots.is_some_and(|(recorded, now)| recorded.as_str() != now)
     }
 
-    /// An owner of another boot: of this host, and dead, or of another one that shares the file with us.
+    /// An owner of another boot is dead if the boot was this host's, but not if another host shares the file with us.
     fn by_boot(&self, is_in_inventory: bool) -> Standing {
         let is_this_hosts = is_in_inventory && self.file.is_on_local_disk;
         if is_this_hosts { Standing::Dead } else { Standing::Doubtful(Doubt::ForeignBoot) }
@@ -116,7 +116,7 @@ impl<'a> Liveness<'a> {
             Some(_) => self.in_another_namespace(owner),
             None => self.in_an_unknown_namespace(owner),
         };
-        // With no boot id on either side, it may be a process of another host.
+        // If either boot id is missing, it may be a process of another host.
         let is_boot_known = owner.boot.is_some() && self.host.boot_id().is_some();
         let may_be_elsewhere = self.file.is_on_network && !is_boot_known;
         match standing {
@@ -125,13 +125,13 @@ impl<'a> Liveness<'a> {
         }
     }
 
-    /// `pid` in our own pid namespace, the process that began at `start`.
+    /// The process with this pid in our own pid namespace that began at `start`.
     fn here(&self, pid: u32, start: Option<u64>) -> Standing {
         match self.host.process(pid) {
             Err(_) => Standing::Doubtful(Doubt::Unreadable),
             Ok(None) => Standing::Dead,
             Ok(Some(process)) if process.is_dead() || !process.may_have_started_at(start) => Standing::Dead,
-            // A pid alone may be a thread's by now.
+            // Without a start time, the pid may have become a thread's.
             Ok(Some(process)) if process.is_thread && (process.start.is_none() || start.is_none()) => {
                 Standing::Dead
             }
@@ -139,7 +139,7 @@ impl<'a> Liveness<'a> {
         }
     }
 
-    /// It may be ours: a process that is found is taken for the owner, and one that is not may be elsewhere.
+    /// The namespace may be ours: a process that is found counts as the owner; one that is not found may be elsewhere.
     fn in_an_unknown_namespace(&self, owner: &Owner) -> Standing {
         match self.here(owner.pid, owner.start) {
             Standing::Dead => Standing::Doubtful(Doubt::ForeignNamespace),
@@ -147,7 +147,7 @@ impl<'a> Liveness<'a> {
         }
     }
 
-    /// Only from the initial pid namespace are the others seen, as processes with several pids.
+    /// Processes of other namespaces are visible only from the initial one, where they have several pids.
     fn in_another_namespace(&self, owner: &Owner) -> Standing {
         if !self.host.is_initial_pid_namespace() {
             return Standing::Doubtful(Doubt::ForeignNamespace);
@@ -161,8 +161,9 @@ impl<'a> Liveness<'a> {
         if standings.contains(&Standing::Alive) { Standing::Alive } else { doubt.unwrap_or(Standing::Dead) }
     }
 
-    /// Whether one of these pids can be the recorded one. Its own namespace is told by the kernel: two containers that
-    /// were started within one tick have both a pid 1 of that start. That of a pid between is not.
+    /// Whether one of these pids can be the recorded one. The kernel tells the namespace of the process itself, which
+    /// matters: two containers that were started within one tick both have a pid 1 with that start. It does not tell the
+    /// namespaces of the pids in between.
     fn may_be(&self, pids: &Pids, owner: &Owner) -> bool {
         let Some((first, [between @ .., own])) = pids.split_first() else { return false };
         let is_in = || {
@@ -174,18 +175,18 @@ impl<'a> Liveness<'a> {
 
     fn read_everyone(&self) -> Option<Vec<Pids>> {
         let listed = self.host.pids().ok()?;
-        // What is hidden from us, pid 1 is among it.
+        // If processes are hidden from us, pid 1 is among them.
         if !listed.contains(&1) {
             return None;
         }
         let statuses = listed.into_iter().map(|pid| self.host.status(pid));
-        // One that has ended since the list was made is left out: it is dead.
+        // A process that has ended since it was listed is left out: it is dead.
         let pids = statuses.filter_map(|status| status.transpose()).map(|status| Some(status.ok()?.pids));
         // Before Linux 4.1 there is no list of pids.
         pids.map(|pids| pids.filter(|pids| !pids.is_empty())).collect()
     }
 
-    /// A line of the script has only a pid: the file's own time tells whether it is a later process's by now.
+    /// A line of Flink's script has only a pid: the file's time tells whether a later process has that pid now.
     fn by_pid(&self, pid: u32) -> Standing {
         if self.file.is_of_an_earlier_boot(self.host) {
             return Standing::Dead;
@@ -207,9 +208,9 @@ impl<'a> Liveness<'a> {
     }
 }
 
-/// What was found out of each `K`.
+/// The standing of each `K` that was asked for.
 struct Known<K> {
-    /// The one asked for last: the lines of an owner stand together, and to compare is cheaper than to look up.
+    /// The one asked for last: the lines of an owner are adjacent, and a comparison is cheaper than a lookup.
     last: Option<(K, Standing)>,
     all: HashMap<K, Standing>,
 }

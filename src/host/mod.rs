@@ -24,6 +24,7 @@ pub(crate) mod mps;
 pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod owner;
+mod pidfd;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod wrapper;
@@ -44,17 +45,17 @@ use process::Process;
 
 use crate::error::Error;
 
-/// A host, named by the directory below which its `/proc`, `/sys` and `/dev` are.
+/// A host, identified by the directory below which its `/proc`, `/sys` and `/dev` are.
 #[derive(Debug)]
 pub(crate) struct Host {
     root: PathBuf,
-    /// Not dropped by a run that has one: the kernel takes back all of a program that ends at once sooner than one
-    /// string after the other.
+    /// Not dropped by a run with a single `Host`: when a program ends, the kernel frees all of its memory at once, which
+    /// is faster than freeing one string after the other.
     found: ManuallyDrop<Findings>,
     is_one_of_many: bool,
 }
 
-/// What does not change during a run, each read when it is first asked for.
+/// What does not change during a run. Each is read when it is first needed.
 #[derive(Debug, Default)]
 struct Findings {
     /// What is wrong with `/proc`, if anything.
@@ -65,7 +66,7 @@ struct Findings {
     btime: OnceLock<Option<SystemTime>>,
     began: OnceLock<Option<SystemTime>>,
     mounts: OnceLock<Option<Mounts>>,
-    /// What could not be read, and would be read another time.
+    /// What could not be read for a moment, with its errno; another run could read it.
     unread: OnceLock<(PathBuf, i32)>,
     processes: RefCell<HashMap<u32, Process>>,
     command_lines: RefCell<HashMap<u32, Option<String>>>,
@@ -80,32 +81,32 @@ impl Host {
         Host { root: root.to_owned(), found: ManuallyDrop::default(), is_one_of_many: false }
     }
 
-    /// For a run that looks again and again, with a new one each time: what it found is given back.
+    /// For a run that looks repeatedly, each time with a new `Host`, whose memory is then freed.
     pub(crate) fn one_of_many(root: &Path) -> Host {
         let mut host = Host::new(root);
         host.is_one_of_many = true;
         host
     }
 
-    /// For the next of them, which knows nothing of what this one found.
+    /// The host for the next look, which knows nothing of what this one found out.
     pub(crate) fn again(&self) -> Host {
         let mut host = Host::one_of_many(&self.root);
         host.found.bounded = Rc::clone(&self.found.bounded);
         host
     }
 
-    /// Whether others come after it.
+    /// Whether the run will create further ones.
     pub(crate) fn is_one_of_many(&self) -> bool {
         self.is_one_of_many
     }
 
-    /// Whether this is the host that the program runs on, so that system calls speak of it too.
+    /// Whether this is the host that the program runs on, so that system calls refer to it too.
     pub(crate) fn is_here(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// What was read at `path`, if that could be. What is not there, or not for us, is so the next time as well; any
-    /// other failure is this run's alone, and kept for [`Host::check_read`].
+    /// What was read at `path`, if it could be read. A file that does not exist, or that we may not read, will be so the
+    /// next time as well; a failure that may pass is kept for [`Host::check_read`].
     pub(crate) fn noted<T>(&self, path: &Path, result: io::Result<T>) -> Option<T> {
         const PASSING: [i32; 6] =
             [libc::EAGAIN, libc::EINTR, libc::EIO, libc::EMFILE, libc::ENFILE, libc::ENOMEM];
@@ -116,8 +117,8 @@ impl Host {
         result.ok()
     }
 
-    /// Fails if something is not known that the next run would know: in which boot and namespace we are, so that
-    /// whoever is recorded could not be told from others, or not be found; or which control groups there are.
+    /// Fails if something is unknown that the next run might know: our boot or namespace, without which a recorded owner
+    /// could not be told from others or not be found, or the control groups.
     pub(crate) fn check_read(&self) -> Result<(), Error> {
         match self.found.unread.get() {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! The mounts of our namespace: what kind of file system the coordination file is on, and who sees it.
+//! The mounts of our namespace: what kind of file system the coordination file is on, and who else sees it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,21 +16,21 @@ pub(crate) struct Mount {
     /// The directory of the file system that is mounted.
     pub(crate) root: PathBuf,
     pub(crate) point: PathBuf,
-    /// Whether it was copied from a mount that it still follows: from another mount namespace, as a rule.
+    /// Whether it receives changes from a mount that it was copied from, usually in another mount namespace.
     pub(crate) follows: bool,
     /// The type of the file system.
     pub(crate) kind: String,
-    /// The options of the file system: of a control group hierarchy of version 1, its controllers.
+    /// The options of the file system. For a cgroup v1 hierarchy they include its controllers.
     pub(crate) options: String,
 }
 
-/// The mounts that can be reached from our root, in the order in which they were made.
+/// The mounts that can be reached from our root, in the order in which they were created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mounts {
     pub(crate) list: Vec<Mount>,
 }
 
-/// Lines that are not of that form are left out.
+/// Parses proc_pid_mountinfo(5). Malformed lines are left out.
 pub(crate) fn parse(mountinfo: &[u8]) -> Mounts {
     Mounts { list: mountinfo.split(|byte| *byte == b'\n').filter_map(parse_line).collect() }
 }
@@ -38,7 +38,7 @@ pub(crate) fn parse(mountinfo: &[u8]) -> Mounts {
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ').skip(2);
     let (device, root, point, _options) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    // Then come any number of tags, each of which has to be passed, and then `-`.
+    // Then comes any number of tags, all of which have to be consumed, and then `-`.
     let tags = fields.by_ref().take_while(|field| *field != b"-");
     let follows = tags.filter(|tag| tag.starts_with(b"master:")).count() > 0;
     let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
@@ -52,7 +52,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Blank, tab, newline and backslash are written as three octal digits.
+/// Replaces `\` and three octal digits, as which blank, tab, newline and backslash are written.
 fn unescape(mut field: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(field.len());
     while let Some(at) = field.iter().position(|byte| *byte == b'\\') {
@@ -67,23 +67,22 @@ fn unescape(mut field: &[u8]) -> PathBuf {
 }
 
 impl Mounts {
-    /// The mount that `path` lies on: the deepest one, and of several at one place the last. The path is
-    /// absolute, without links and without empty names.
+    /// The mount that `path` is on: the deepest one, and the last of several at the same point. The path must be
+    /// absolute and without links and empty components.
     pub(crate) fn covering(&self, path: &Path) -> Option<&Mount> {
         let holding = self.list.iter().filter(|mount| mount.holds(path));
-        // Of two directories that hold a path, the longer one is the deeper.
+        // Of two directories above a path, the longer one is the deeper one.
         holding.max_by_key(|mount| mount.point.as_os_str().len())
     }
 
-    /// Whether a file at `path` is seen by one systemd unit only. `of_init` reads the mounts of pid 1, if it
-    /// may.
+    /// Whether only one systemd unit sees a file at `path`. `of_init` reads the mounts of pid 1, if permitted.
     pub(crate) fn is_private(&self, path: &Path, of_init: impl FnOnce() -> Option<Mounts>) -> bool {
         let Some(mount) = self.covering(path) else { return false };
         mount.is_of_private_tmp() || (mount.kind == "tmpfs" && self.is_apart(mount, path, of_init()))
     }
 
-    /// `PrivateTmp=disconnected` mounts a tmpfs that pid 1 does not have. An ordinary user cannot see what pid 1
-    /// has; then a mount was made for the unit if it follows none of the host's, as the root does.
+    /// `PrivateTmp=disconnected` mounts a tmpfs that pid 1 does not have. An ordinary user cannot see the mounts of pid 1;
+    /// then a mount was made for the unit if it follows none of the host's mounts while the root does.
     fn is_apart(&self, mount: &Mount, path: &Path, of_init: Option<Mounts>) -> bool {
         match of_init.as_ref().and_then(|mounts| mounts.covering(path)) {
             Some(of_init) => of_init.device != mount.device,
@@ -93,15 +92,14 @@ impl Mounts {
 }
 
 impl Mount {
-    /// As `Path::starts_with`, which takes both apart into names each time: a dozen times the work.
+    /// Like `Path::starts_with`, which splits both paths into components each time: a dozen times the work.
     fn holds(&self, path: &Path) -> bool {
         let point = self.point.as_os_str().as_bytes();
         let rest = path.as_os_str().as_bytes().strip_prefix(point);
         rest.is_some_and(|rest| point.ends_with(b"/") || rest.is_empty() || rest.starts_with(b"/"))
     }
 
-    /// Whether other hosts write to it too, so that its times are of other clocks and its locks cost a
-    /// round trip.
+    /// Whether other hosts may write to it too: then its times are from other clocks, and locks cost a round trip.
     pub(crate) fn is_network(&self) -> bool {
         const KINDS: [&str; 19] = [
             "nfs",
@@ -124,7 +122,7 @@ impl Mount {
             "coda",
             "vboxsf",
         ];
-        // A fuse.NAME is sshfs, glusterfs, cephfs, s3fs, ... with this one exception.
+        // fuse.NAME is sshfs, glusterfs, cephfs, s3fs, ..., with this one exception.
         KINDS.contains(&self.kind.as_str())
             || (self.kind.starts_with("fuse.") && self.kind != "fuse.fuse-overlayfs")
     }
@@ -136,7 +134,7 @@ impl Mount {
         KINDS.contains(&self.kind.as_str())
     }
 
-    /// Whether it is the root file system of a container, which ends with it and which no other sees.
+    /// Whether it is the root file system of a container, which vanishes with the container and which nobody else sees.
     pub(crate) fn is_container_root(&self) -> bool {
         const KINDS: [&str; 3] = ["overlay", "fuse.fuse-overlayfs", "aufs"];
         self.point == Path::new("/") && KINDS.contains(&self.kind.as_str())
@@ -156,7 +154,7 @@ impl Host {
         self.found.mounts.get_or_init(|| self.mounts_of("self")).as_ref()
     }
 
-    /// The mount that a file at `path` lies on, or would if it were made.
+    /// The mount that a file at `path` is on, or would be on if it were created.
     pub(crate) fn mount_of(&self, path: &Path) -> Option<&Mount> {
         self.mounts()?.covering(&resolved(path)?)
     }
@@ -173,7 +171,7 @@ impl Host {
         mounts.is_some_and(|(mounts, path)| mounts.is_private(&path, || self.mounts_of("1")))
     }
 
-    /// The option of `/proc` that hides processes from others than root, `hidepid=2`.
+    /// The mount option of `/proc` that hides processes from ordinary users, such as `hidepid=2`, if there is one.
     pub(crate) fn hides_processes(&self) -> Option<&str> {
         let proc = self.mounts()?.covering(Path::new("/proc")).filter(|mount| mount.kind == "proc")?;
         let hides = proc.options.split(',').find(|option| option.starts_with("hidepid="))?;
@@ -186,7 +184,7 @@ impl Host {
     }
 }
 
-/// Without links; the file need not exist.
+/// The path without links; the file need not exist.
 fn resolved(path: &Path) -> Option<PathBuf> {
     fs::canonicalize(path).or_else(|_| fs::canonicalize(directory(path))).ok()
 }

@@ -1,4 +1,4 @@
-//! The control daemon of NVIDIA's Multi-Process Service, as it is seen in its pipe directory.
+//! The control daemon of NVIDIA's Multi-Process Service, as seen in its pipe directory.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -8,9 +8,9 @@ use std::path::Path;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::unistd::geteuid;
 
-/// Whether a daemon listens on `control` of the directory: a FIFO that somebody reads, or a socket that somebody
-/// accepts on, as versions have it. What anybody else than root or we have made there is not opened: it may be
-/// a device that opening sets off.
+/// Whether a daemon listens on `control` in the directory: a FIFO that somebody reads or a socket that accepts
+/// connections, depending on the version. A file that belongs neither to root nor to us is not opened: it may be a
+/// device, and opening a device can have effects.
 pub(crate) fn answers(directory: &Path) -> bool {
     let control = directory.join("control");
     let mut options = OpenOptions::new();
@@ -29,15 +29,15 @@ pub(crate) fn answers(directory: &Path) -> bool {
     is_trusted && kind.is_fifo() && is_read(&found)
 }
 
-/// Without waiting, a FIFO opens for writing only if it is open for reading (fifo(7)). By the descriptor, so that it
-/// is the file that was looked at.
+/// A FIFO opens for writing without waiting only if somebody has it open for reading (fifo(7)). Opened by its descriptor,
+/// so that it is the file that was checked.
 fn is_read(fifo: &File) -> bool {
     let mut options = OpenOptions::new();
     let by_descriptor = format!("/proc/self/fd/{}", fifo.as_raw_fd());
     options.write(true).custom_flags(libc::O_NONBLOCK).open(by_descriptor).is_ok()
 }
 
-/// Without waiting, which a daemon that accepts nobody any more could make last for ever.
+/// Does not block: a daemon that accepts nobody any more could make a connect wait forever.
 fn accepts(control: &Path, kind: SockType) -> nix::Result<()> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Unix, kind, flags, None)?;

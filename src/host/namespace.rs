@@ -1,7 +1,7 @@
-//! The namespaces in which pids and times are counted.
+//! The namespaces of pids and times.
 //!
-//! A pid means something only together with its pid namespace, and a start time only in one time namespace:
-//! the record is shared by all of them.
+//! A pid has a meaning only together with its pid namespace, and a start time only within a time namespace. All
+//! namespaces share the record.
 
 use std::fs;
 use std::io;
@@ -18,13 +18,13 @@ use crate::error::Error;
 pub(crate) const INITIAL_PID: u64 = 0xEFFF_FFFC;
 const INITIAL_TIME: u64 = 0xEFFF_FFFA;
 
-/// `pid:[4026531836]`, as the links below `/proc/PID/ns` read.
+/// The number in `pid:[4026531836]`, the target of a link below `/proc/PID/ns`.
 pub(crate) fn parse_link(link: &str) -> Option<u64> {
     link.split_once(":[")?.1.strip_suffix(']')?.parse().ok()
 }
 
-/// The boottime offset of `/proc/PID/timens_offsets` in clock ticks; `None` unless it is a whole number of
-/// them, since a start time would then be rounded differently in the two namespaces.
+/// The boottime offset in `/proc/PID/timens_offsets`, in clock ticks. `None` if it is not a whole number of ticks: a
+/// start time would then be rounded differently in the two namespaces.
 pub(crate) fn parse_offset(offsets: &str, ticks_per_second: i64) -> Option<i64> {
     let line = offsets.lines().find_map(|line| line.strip_prefix("boottime"))?;
     let mut numbers = line.split_ascii_whitespace().map(|word| word.parse::<i64>().ok());
@@ -35,10 +35,10 @@ pub(crate) fn parse_offset(offsets: &str, ticks_per_second: i64) -> Option<i64> 
 }
 
 impl Host {
-    /// The namespace that the pids of this host's `/proc` are counted in.
+    /// The pid namespace of this host's `/proc`.
     pub(crate) fn pid_namespace(&self) -> Option<u64> {
         *self.found.pid_namespace.get_or_init(|| {
-            // Our own is that of `/proc` here (`check_proc`); elsewhere its pid 1 tells.
+            // Here `/proc` is that of our own namespace (`check_proc`); elsewhere its pid 1 tells.
             let namespace = if self.is_here() { None } else { Some(self.namespace_of("1", "pid")) };
             match namespace {
                 Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => None,
@@ -55,7 +55,7 @@ impl Host {
         self.pid_namespace() == Some(INITIAL_PID)
     }
 
-    /// Fails unless `/proc` is there and is of our own pid namespace: no process could be told dead else.
+    /// Fails unless `/proc` is mounted and shows our own pid namespace. Otherwise no process could be proven dead.
     pub(crate) fn check_proc(&self) -> Result<(), Error> {
         let problem = self.found.proc_problem.get_or_init(|| self.proc_problem());
         match problem {
@@ -65,7 +65,7 @@ impl Host {
     }
 
     fn proc_problem(&self) -> Option<String> {
-        // A /proc of a namespace below does not show us, and there is none above.
+        // The /proc of a namespace below would not show us, and there is none above the initial one.
         if self.is_here() && self.is_initial_pid_namespace() {
             return None;
         }
@@ -77,28 +77,28 @@ impl Host {
         let has_processes = fs::symlink_metadata(self.proc("1")).is_ok();
         let problem = match (self.is_here(), has_processes) {
             (false, true) => return None,
-            (_, false) => "shows no process, so that it cannot be told which owners live; mount /proc",
+            (_, false) => "shows no process, so nobody can tell which owners are alive; mount /proc",
             (true, true) => {
-                "is of another pid namespace than gpu-coord, so that no pid can be looked up in it; mount the \
+                "belongs to another pid namespace than gpu-coord, so pids cannot be looked up in it; mount the \
                  /proc of this namespace, or name the other host's root with --root"
             }
         };
         Some(problem.to_owned())
     }
 
-    /// Seen from a namespace above, our process has several pids: one in each down to its own.
+    /// From a namespace above, our process has several pids: one in each namespace down to its own.
     fn is_our_status(&self, status: &[u8]) -> bool {
         let pids = parse_status(status).map(|status| status.pids);
         !self.is_here() || pids.is_none_or(|pids| pids.len() <= 1)
     }
 
-    /// A start time as `/proc` shows it to us, in the initial time namespace.
+    /// Converts a start time that `/proc` shows us to the initial time namespace.
     pub(crate) fn in_initial_time(&self, ticks: u64) -> Option<u64> {
         let offset = self.time_offset()?;
         ticks.checked_add_signed(offset.checked_neg()?)
     }
 
-    /// How many ticks the boottime clock of our time namespace is ahead (time_namespaces(7)).
+    /// How many ticks the boottime clock of our time namespace is ahead of the initial one (time_namespaces(7)).
     pub(crate) fn time_offset(&self) -> Option<i64> {
         *self.found.time_offset.get_or_init(|| {
             let own = match self.namespace_of("self", "time") {
@@ -108,7 +108,7 @@ impl Host {
             if own == INITIAL_TIME {
                 return Some(0);
             }
-            // The file is of the namespace that our children would get.
+            // The file describes the namespace that our children would get.
             let is_of_own = self.namespace_of("self", "time_for_children").is_ok_and(|next| next == own);
             let path = self.proc("self/timens_offsets");
             let offsets = self.noted(&path, file::read_text(&path)).filter(|_| is_of_own)?;

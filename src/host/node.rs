@@ -1,8 +1,8 @@
-//! Device nodes: by which numbers the kernel and its drivers know them.
+//! Device nodes: the numbers by which the kernel and its drivers know them.
 //!
-//! Majors are asked of the kernel (`/proc/devices`), since most are given out as drivers are loaded; minors
-//! are the driver's. A node need not be in `/dev` to be told here: it can be made at any time, from inside a
-//! control group too.
+//! Major numbers come from the kernel (`/proc/devices`), since most are assigned when drivers are loaded; minor numbers
+//! come from the driver. A node counts even if it is not in `/dev`: it can be created at any time, also from inside a
+//! control group.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::Host;
 use super::file;
 use crate::device::{Device, PciAddress};
 
-/// What the kernel knows a character device by.
+/// The number of a character device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct NodeNumber {
     /// 0 to 4095.
@@ -45,19 +45,19 @@ impl FromStr for NodeNumber {
 /// The majors of NVIDIA's drivers; `None` where the driver is not loaded, or is another (WSL).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Majors {
-    /// Of the cards: a minor each, and beside them 254 (modeset) and 255 (nvidiactl), which all processes share.
+    /// The major of the cards. Each has a minor; 254 (modeset) and 255 (nvidiactl) are shared by all processes.
     pub(crate) cards: Option<u32>,
-    /// Of the nodes that open MIG instances (NVIDIA MIG User Guide, "Device Nodes and Capabilities").
+    /// The major of the nodes that open MIG instances (NVIDIA MIG User Guide, "Device Nodes and Capabilities").
     pub(crate) capabilities: Option<u32>,
 }
 
-/// What a capability node of NVIDIA's opens.
+/// What one of NVIDIA's capability nodes gives access to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Making and removing instances.
+    /// Creating and removing instances.
     Configure,
     Monitor,
-    /// An instance of the card with minor `card`. Opening a compute instance takes the node of its GPU instance too.
+    /// An instance of the card with minor `card`. A compute instance requires the node of its GPU instance as well.
     Instance {
         card: u32,
         gpu_instance: u32,
@@ -65,7 +65,7 @@ pub(crate) enum Access {
     },
 }
 
-/// One line of `/proc/driver/nvidia-caps/mig-minors`. The file lists every instance that could be made.
+/// One line of `/proc/driver/nvidia-caps/mig-minors`. The file lists every instance that could be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capability {
     pub(crate) minor: u32,
@@ -85,8 +85,8 @@ pub(crate) fn parse_majors(devices: &str) -> Majors {
     Majors { cards: major("nvidia-frontend").or(major("nvidia")), capabilities: major("nvidia-caps") }
 }
 
-/// `gpu0/gi1/ci0/access 14`, where the first number is the minor of the card and not its index. Lines of
-/// another form are left out.
+/// Lines such as `gpu0/gi1/ci0/access 14`, where the first number is the minor of the card, not its index. Malformed
+/// lines are left out.
 pub(crate) fn parse_capabilities(minors: &str) -> Vec<Capability> {
     minors.lines().filter_map(parse_capability).collect()
 }
@@ -118,7 +118,7 @@ impl Host {
         Ok(parse_majors(&file::read_text(self.proc("devices"))?))
     }
 
-    /// Empty where the driver knows of no MIG.
+    /// Empty where the driver does not support MIG.
     pub(crate) fn mig_capabilities(&self) -> io::Result<Vec<Capability>> {
         match file::read_text(self.proc("driver/nvidia-caps/mig-minors")) {
             Ok(minors) => Ok(parse_capabilities(&minors)),
@@ -127,8 +127,8 @@ impl Host {
         }
     }
 
-    /// Every node of a device that is known: the driver's own, those of the graphics side, and those that the
-    /// inventory names, as far as they are there. `cards`: the major by which `device.minor` is counted.
+    /// All known nodes of a device: the driver's own, the DRM nodes, and those existing nodes that the inventory names.
+    /// `cards`: the major that `device.minor` belongs to.
     pub(crate) fn node_numbers(
         &self,
         device: &Device,
@@ -140,7 +140,7 @@ impl Host {
         Ok(own.into_iter().chain(of_drm).chain(named).collect())
     }
 
-    /// Where nodes of GPUs are, by whatever name their drivers give them.
+    /// The paths of GPU nodes, whatever name their drivers give them.
     pub(crate) fn gpu_nodes(&self) -> Vec<PathBuf> {
         let list = |directory: PathBuf| {
             let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -156,13 +156,12 @@ impl Host {
         nodes
     }
 
-    /// The number of the node at `path`, also of a graphics node that is not in `/dev`.
+    /// The number of the node at `path`, even of a DRM node that is not in `/dev`.
     fn number_of(&self, path: &Path) -> Option<NodeNumber> {
         number_at(path).or_else(|| self.drm_number(&self.sys("class/drm").join(path.file_name()?)).ok())
     }
 
-    /// None where no graphics driver has the device. What is there and cannot be read is an error: it would be left
-    /// open.
+    /// Empty if no DRM driver has the device. A node that exists but cannot be read is an error: it would not be denied.
     fn drm_numbers(&self, pci: PciAddress) -> io::Result<Vec<NodeNumber>> {
         let directory = self.sys("bus/pci/devices").join(pci.to_string()).join("drm");
         match fs::read_dir(directory) {
@@ -172,7 +171,7 @@ impl Host {
         }
     }
 
-    /// `dev` is also an attribute of things that are no nodes of a device; those below `drm` are.
+    /// `directory`: one below `drm`. Elsewhere a file named `dev` need not belong to a device node.
     fn drm_number(&self, directory: &Path) -> io::Result<NodeNumber> {
         let number = file::read_text(directory.join("dev"))?;
         number.trim().parse().map_err(|()| io::ErrorKind::InvalidData.into())

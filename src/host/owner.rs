@@ -1,4 +1,4 @@
-//! Who becomes the owner of what is asked for: as a rule the process that started us.
+//! Who becomes the owner of the requested units: usually the process that started us.
 
 use super::Host;
 use super::file;
@@ -8,12 +8,12 @@ use crate::assignment::Owner;
 use crate::error::Error;
 use crate::notes::Notes;
 
-/// What systemd says in the environment of a unit's processes. A value that is not of its form is no value.
+/// What systemd says in the environment of a unit's processes. A malformed value counts as none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Service {
     /// `$SYSTEMD_EXEC_PID`: the process that the service manager started.
     exec_pid: Option<u32>,
-    /// `$MAINPID`: the unit's main process, in commands that run beside it.
+    /// `$MAINPID`: the unit's main process, for commands that run next to it.
     main_pid: Option<u32>,
     /// `$INVOCATION_ID`: this run of the unit.
     invocation: Option<String>,
@@ -31,19 +31,19 @@ pub(crate) enum Form {
     DeallocateAll,
 }
 
-/// Whose units are asked for or given back.
+/// Whose units are requested or given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Owner(Owner),
-    /// `deallocateAll` only: the process with this pid has ended, and what a dead owner of this pid left can
-    /// be released.
+    /// `deallocateAll` only: the process with this pid has ended, and what a dead owner with this pid held can be
+    /// released.
     Gone(u32),
     /// `deallocateAll` only: what this run of a systemd unit holds.
     Invocation(String),
 }
 
 impl Service {
-    /// `variable` looks a variable of the environment up.
+    /// `variable` looks up a variable of the environment.
     pub(crate) fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Service {
         let pid = |name: &str| variable(name).and_then(|value| parse_pid(&value));
         Service {
@@ -53,12 +53,12 @@ impl Service {
         }
     }
 
-    /// What an assignment records of the unit that asked.
+    /// What an assignment records about the systemd unit that asked.
     pub(crate) fn invocation(&self) -> Option<&str> {
         self.invocation.as_deref()
     }
 
-    /// The other processes of a unit inherit the variable: the pid tells.
+    /// Whether the service manager started this very process: other processes of the unit inherit the variable.
     fn has_started_us(&self) -> bool {
         self.exec_pid.is_some_and(|pid| pid == std::process::id())
     }
@@ -99,7 +99,7 @@ pub(crate) fn find(
     as_owner(host, &process).map(Found::Owner)
 }
 
-/// Fails unless the owner is still the process that it was: pids are reused.
+/// Fails unless the owner is still the same living process: pids are reused.
 pub(crate) fn recheck(host: &Host, owner: &Owner) -> Result<(), Error> {
     let pid = owner.pid;
     host.check_read()?;
@@ -113,21 +113,21 @@ pub(crate) fn recheck(host: &Host, owner: &Owner) -> Result<(), Error> {
     }
 }
 
-/// The process that `option` names. An operator may name any, pid 1 too.
+/// The process that `option` names. An operator may name any process, even pid 1.
 fn named(host: &Host, form: Form, pid: u32, option: &str) -> Result<Found, Error> {
     let problem = match host.watched_process(pid)? {
-        _ if pid == 0 => "is no process",
+        _ if pid == 0 => "is not a process",
         None if form == Form::DeallocateAll => return Ok(Found::Gone(pid)),
         None => "does not exist",
         Some(process) if process.is_dead() && form == Form::DeallocateAll => return Ok(Found::Gone(pid)),
         Some(process) if process.is_dead() => "has exited (it is a zombie)",
-        Some(process) if process.is_thread => "is a thread and not a process",
+        Some(process) if process.is_thread => "is a thread, not a process",
         Some(process) => return as_owner(host, &process).map(Found::Owner),
     };
     Err(Error::Usage(format!("{option}: pid {pid} {problem}; name the process that holds the units")))
 }
 
-/// Our parent is the service manager, which holds nothing.
+/// The owner if our parent is the service manager, which holds nothing itself.
 fn of_service(host: &Host, form: Form, service: &Service) -> Result<Found, Error> {
     if let Some(pid) = service.main_pid {
         return named(host, form, pid, "$MAINPID");
@@ -140,8 +140,8 @@ fn of_service(host: &Host, form: Form, service: &Service) -> Result<Found, Error
                 .to_owned(),
         )),
         (_, Form::Discover | Form::Allocate) => Err(Error::Usage(
-            "started by the service manager, which is no owner; start what is to hold the units with \
-             `gpu-coord exec AMOUNT -- COMMAND`, or name it with --owner PID"
+            "started by the service manager, which cannot own units; start the program that should hold them with \
+             `gpu-coord exec AMOUNT -- COMMAND`, or name its process with --owner PID"
                 .to_owned(),
         )),
     }
@@ -162,10 +162,10 @@ fn parent(host: &Host) -> Result<Process, Error> {
             None => format!("the parent process, pid {pid}, has exited"),
         }
     };
-    Err(Error::Owner(format!("{problem}; name the process that is to hold the units with --owner PID")))
+    Err(Error::Owner(format!("{problem}; name the process that should hold the units with --owner PID")))
 }
 
-/// A container's pid 1 is often the JVM itself; the host's never asked for a GPU.
+/// A container's pid 1 is often the JVM itself; the host's pid 1 never asks for a GPU.
 fn may_be_the_hosts(host: &Host) -> bool {
     host.pid_namespace().is_none() || host.is_initial_pid_namespace()
 }
@@ -174,11 +174,11 @@ fn parent_pid(host: &Host) -> Result<u32, Error> {
     if host.is_here() {
         return Ok(u32::try_from(nix::unistd::getppid().as_raw()).unwrap_or(0));
     }
-    // Below another root, pids may be counted in another namespace than ours.
+    // Below another root, pids may belong to another namespace than ours.
     let path = host.proc("self/stat");
     let own = file::read(&path).ok().and_then(|stat| parse_stat(&stat));
     let problem =
-        "gpu-coord is no process there; name the process that is to hold the units with --owner PID";
+        "gpu-coord is not a process there; name the process that should hold the units with --owner PID";
     own.map(|own| own.parent).ok_or_else(|| Error::File { path, problem: problem.to_owned() })
 }
 
@@ -193,7 +193,14 @@ fn as_owner(host: &Host, process: &Process) -> Result<Owner, Error> {
     host.check_read().map(|()| owner)
 }
 
-/// The living process `pid` as an owner; `None` if it has ended, or cannot be told from others.
+impl Host {
+    /// Whether the pid of an owner means the same process here; an unknown pid namespace counts as ours.
+    pub(crate) fn has_pids_of(&self, owner: &Owner) -> bool {
+        owner.pid_namespace.is_none_or(|namespace| Some(namespace) == self.pid_namespace())
+    }
+}
+
+/// The living process `pid` as an owner; `None` if it has ended or cannot be told from others.
 pub(crate) fn of(host: &Host, pid: u32) -> Option<Owner> {
     let process = host.known_process(pid).ok()??;
     let is_known = process.start.is_some() && !process.is_dead();
@@ -297,7 +304,7 @@ mod tests {
             .process(9, "java", 'Z', 1, 3, 5)
             .thread(10, 5);
         for (case, pid, words) in [
-            ("none", 4711, "pid 4711 does not exist"), ("0", 0, "pid 0 is no process"),
+            ("none", 4711, "pid 4711 does not exist"), ("0", 0, "pid 0 is not a process"),
             ("out of range", 4_194_305, "pid 4194305 does not exist"),
             ("a zombie", 8, "pid 8 has exited (it is a zombie)"), ("a thread", 10, "pid 10 is a thread"),
         ] {

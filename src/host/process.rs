@@ -1,11 +1,10 @@
 //! Processes, as `/proc` shows them.
 //!
-//! That a process is gone is said only when it is certain: `/proc` can hide the living (`hidepid`), be of
-//! another pid namespace, or not be there at all, and absence of evidence would give a live owner's units
-//! away.
+//! A process counts as gone only when that is certain: `/proc` can hide living processes (`hidepid`), belong to another
+//! pid namespace, or not be mounted at all. Taking absence of evidence for death would give a live owner's units away.
 //!
-//! Not here: what a process runs (`program`), what its end means for an assignment (`liveness`), and who
-//! becomes an owner (`owner`).
+//! Not here: what a process runs (`program`), what its end means for an assignment (`liveness`), and who becomes an
+//! owner (`owner`).
 
 use std::fs::{self, File};
 use std::io;
@@ -22,10 +21,13 @@ use super::Host;
 use super::file;
 use crate::error::Error;
 
-/// A second look is conclusive, unless the process is replaced once more while it is taken.
+/// A second look suffices, unless the process is replaced once more in the meantime.
 const LOOKS: usize = 10;
 
-/// One process, or one thread: `/proc/TID/stat` can be read although `/proc` does not list it.
+/// A bound for the search among ancestors, should the answers of `/proc` form a circle.
+pub(crate) const MOST_ANCESTORS: usize = 64;
+
+/// A process or a thread: `/proc/TID/stat` can be read although `/proc` does not list threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -33,30 +35,30 @@ pub(crate) struct Process {
     pub(crate) name: String,
     /// `R`, `S`, `D`, `Z`, ... of proc_pid_stat(5).
     pub(crate) state: u8,
-    /// 0 if it lives outside this pid namespace.
+    /// 0 if the parent is outside this pid namespace.
     pub(crate) parent: u32,
     pub(crate) session: i32,
     pub(crate) threads: u32,
-    /// Clock ticks from boot to its start, in the initial time namespace; `None` if they cannot be told.
+    /// Clock ticks from boot to its start, in the initial time namespace; `None` if not known.
     pub(crate) start: Option<u64>,
-    /// It is a thread of a process that has another pid.
+    /// Whether it is a thread of a process with another pid.
     pub(crate) is_thread: bool,
 }
 
 impl Process {
-    /// A zombie leader whose other threads run, or hang in a driver, still has its devices open.
+    /// A zombie whose other threads still run, or hang in a driver, is not dead: it has its devices open.
     pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
     }
 
-    /// It runs only if somebody lets it go on.
+    /// Whether it runs only if somebody continues it.
     pub(crate) fn is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }
 
-    /// Whether it was seen while another thread of the process took its pid, as execve(2) does unless the first one
-    /// calls it (`de_thread` in the kernel's fs/exec.c): the task that had the pid until then looks like a thread, and
-    /// once it is released like a zombie without any thread, while the process lives.
+    /// Whether it may have been seen while another thread of the process took over its pid. execve(2) does that unless
+    /// the first thread calls it (`de_thread` in the kernel's fs/exec.c): the task that had the pid then looks like a
+    /// thread and, once released, like a zombie without threads, although the process lives.
     fn may_be_replaced(&self) -> bool {
         self.is_thread || self.threads == 0
     }
@@ -65,13 +67,13 @@ impl Process {
         u32::try_from(self.session) == Ok(self.pid)
     }
 
-    /// Whether it may be the process that was started at `start`: what is not known excludes nothing.
+    /// Whether it may be the process that was started at `start`. An unknown start excludes nothing.
     pub(crate) fn may_have_started_at(&self, start: Option<u64>) -> bool {
         self.start.zip(start).is_none_or(|(own, other)| own == other)
     }
 }
 
-/// What `/proc/PID/status` has and `stat` has not.
+/// What is in `/proc/PID/status` but not in `stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     /// The effective user id.
@@ -80,14 +82,14 @@ pub(crate) struct Status {
     pub(crate) pids: Vec<u32>,
 }
 
-/// A line of proc_pid_stat(5), with the start as it is counted in the reader's time namespace.
+/// Parses proc_pid_stat(5). The start is relative to the reader's time namespace.
 pub(crate) fn parse_stat(stat: &[u8]) -> Option<Process> {
-    // The name may hold anything, blanks and parentheses too ("UVM global queue", "a) R 1 (b").
+    // The name may contain anything, including blanks and parentheses ("UVM global queue", "a) R 1 (b").
     let open = stat.iter().position(|byte| *byte == b'(')?;
     let close = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = str::from_utf8(stat.get(close + 1..)?).ok()?.split_ascii_whitespace();
     let mut fields = (3..).zip(fields);
-    // To be asked for in the order in which they stand.
+    // Only valid for ascending numbers.
     let mut field = |number| fields.find(|(at, _)| *at == number).map(|(_, text)| text);
     Some(Process {
         pid: str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?,
@@ -97,15 +99,15 @@ pub(crate) fn parse_stat(stat: &[u8]) -> Option<Process> {
         session: field(6)?.parse().ok()?,
         threads: field(20)?.parse().ok()?,
         start: Some(field(22)?.parse().ok()?),
-        // The signal that tells the parent of its end: only a process has one (`thread_group_leader` in the kernel's
-        // include/linux/sched/signal.h).
+        // The signal that is sent to the parent at its end. Only a process has one (`thread_group_leader` in the
+        // kernel's include/linux/sched/signal.h).
         is_thread: field(38)?.parse::<i32>().ok()? < 0,
     })
 }
 
 pub(crate) fn parse_status(status: &[u8]) -> Option<Status> {
     let mut lines = status.split(|byte| *byte == b'\n');
-    // To be asked for in the order in which they stand.
+    // Only valid in the order of the lines.
     let mut numbers = |name: &[u8]| -> Option<Vec<u32>> {
         let field = lines.find_map(|line| line.strip_prefix(name))?;
         str::from_utf8(field).ok()?.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
@@ -119,8 +121,8 @@ impl Host {
         self.settled(pid, || self.read_of(pid, "stat"))
     }
 
-    /// The same of a process that is asked about again: its file stays open, and tells of no later process of its
-    /// pid.
+    /// The same for a process that is looked at repeatedly: its file stays open, and can never describe a later process
+    /// with the same pid.
     pub(crate) fn watched_process(&self, pid: u32) -> Result<Option<Process>, Error> {
         let mut watched = self.found.watched.borrow_mut();
         self.settled(pid, || {
@@ -132,7 +134,7 @@ impl Host {
         })
     }
 
-    /// The process in a `stat` that is read again if it may be that of a task which no longer has the pid.
+    /// Parses a `stat`, which is read again if it may describe a task that no longer has the pid.
     fn settled(
         &self,
         pid: u32,
@@ -155,8 +157,8 @@ impl Host {
         Ok(Process { start, ..process })
     }
 
-    /// The process as it was first seen in this run, for those who ask about one after the other: who is judged to
-    /// live is the one that is written down. Whether it still lives is for [`Host::process`] to say.
+    /// The process as it was first seen in this run, so that the process that is judged alive is also the one that is
+    /// recorded. For whether it is still alive see [`Host::process`].
     pub(crate) fn known_process(&self, pid: u32) -> Result<Option<Process>, Error> {
         if let Some(process) = self.found.processes.borrow().get(&pid) {
             return Ok(Some(process.clone()));
@@ -188,9 +190,8 @@ impl Host {
     /// The effective user id, if it can be read.
     pub(crate) fn uid(&self, pid: u32) -> Option<u32> {
         if self.is_here() {
-            // The directory is the effective user's, and unlike what is in it also that of a process that may not be
-            // dumped (`task_dump_owner` in the kernel's fs/proc/base.c). To write `status` takes the kernel ten times
-            // as long.
+            // The directory belongs to the effective user, unlike the files in it even for a process that is not
+            // dumpable (`task_dump_owner` in the kernel's fs/proc/base.c). Reading `status` takes ten times as long.
             let directory = fs::metadata(self.proc(pid.to_string()));
             return directory.ok().map(|directory| directory.uid());
         }
@@ -220,24 +221,24 @@ impl Host {
         let path = self.proc(format!("{pid}/{name}"));
         match read(&path) {
             Ok(text) => Ok(Some(text)),
-            // It was there when the file was opened, and has been reaped since.
+            // It existed when the file was opened, and has been reaped since.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.settle_absence(pid).map(|()| None),
             Err(error) => Err(Error::io("read", path)(error)),
         }
     }
 
-    /// `/proc` shows no such process: is there none, or is it hidden from us?
+    /// `/proc` shows no such process. Fails unless it is certain that there is none, and that it is not just hidden.
     fn settle_absence(&self, pid: u32) -> Result<(), Error> {
         let is_absent = if self.is_here() {
             is_no_process(pid)
         } else {
-            // No system call speaks of another host. Pid 1 is always there, and hidden first.
+            // No system call knows another host. Pid 1 always exists, and is hidden if anything is.
             fs::symlink_metadata(self.proc("1")).is_ok()
         };
         let problem =
             "cannot be seen, and may be hidden by the hidepid option of /proc; run gpu-coord as root, or \
-                       as a member of the group that its gid option names"
+             as a member of the group that the gid option names"
                 .to_owned();
         if is_absent { Ok(()) } else { Err(Error::File { path: self.proc(pid.to_string()), problem }) }
     }
@@ -248,10 +249,10 @@ impl Host {
     }
 }
 
-/// Only ESRCH says so: EPERM is another user's living process.
+/// Only ESRCH proves it: EPERM means another user's living process.
 fn is_no_process(pid: u32) -> bool {
     match i32::try_from(pid) {
-        // To kill(2), 0 is our own process group.
+        // For kill(2), 0 means our own process group.
         Ok(0) | Err(_) => true,
         Ok(pid) => kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH),
     }

@@ -1,4 +1,4 @@
-//! What a process runs: the words and the environment that it was started with.
+//! What a process runs: the arguments and the environment that it was started with.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs;
@@ -13,14 +13,14 @@ use super::Host;
 use super::file;
 use crate::plain;
 
-/// How much of a command line a message can bear.
+/// The longest command line in a message, in bytes.
 const COMMAND_LENGTH: usize = 60;
-/// Pids that a message names.
+/// How many pids a message names.
 const MOST_NAMED: usize = 3;
 
 impl Host {
-    /// What a message can call the process: printable ASCII, cut short. Read once in a run: of a thousand assignments
-    /// many have one owner.
+    /// The command line for a message: printable ASCII, shortened. Read once per run, since many of a thousand
+    /// assignments can have the same owner.
     pub(crate) fn command_line(&self, pid: u32) -> Option<String> {
         let mut known = self.found.command_lines.borrow_mut();
         known.entry(pid).or_insert_with(|| self.read_command_line(pid)).clone()
@@ -42,7 +42,7 @@ impl Host {
         Some(printable(name.trim_ascii_end()))
     }
 
-    /// What a message can call several: the first few with what they run.
+    /// Several processes for a message: the first few pids with their command lines.
     pub(crate) fn named(&self, pids: &[u32]) -> String {
         plain::few(pids, MOST_NAMED, |pid| match self.command_line(*pid) {
             Some(command) => format!("{pid} ({command})"),
@@ -50,14 +50,14 @@ impl Host {
         })
     }
 
-    /// The words of its command line.
+    /// The arguments of its command line.
     pub(crate) fn arguments(&self, pid: u32) -> Option<Vec<OsString>> {
         let words = file::read(self.proc(format!("{pid}/cmdline"))).ok()?;
         let words = words.strip_suffix(b"\0").unwrap_or(&words).split(|byte| *byte == 0);
         Some(words.map(|word| OsStr::from_bytes(word).to_owned()).collect())
     }
 
-    /// The file that it runs, if we may know.
+    /// The file that it runs, if we may read that.
     pub(crate) fn executable(&self, pid: u32) -> Option<PathBuf> {
         fs::read_link(self.proc(format!("{pid}/exe"))).ok()
     }
@@ -68,19 +68,19 @@ impl Host {
     }
 }
 
-/// The environment of another process: `NAME=VALUE`, each ended by a NUL.
+/// The environment of another process: entries `NAME=VALUE`, each followed by a NUL.
 #[derive(Debug)]
 pub(crate) struct Environment(Vec<u8>);
 
 impl Environment {
-    /// The value of the first variable of that name, as text as far as it is any.
+    /// The value of the first variable with that name. Bytes that are not UTF-8 are replaced.
     pub(crate) fn value(&self, name: &str) -> Option<String> {
         let mut entries = self.entries();
         let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
         Some(String::from_utf8_lossy(value).into_owned())
     }
 
-    /// By `CStr`, which looks at a word at a time: there may be hundreds.
+    /// Split by `CStr`, which examines a machine word at a time: there may be hundreds of entries.
     fn entries(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.0[..];
         iter::from_fn(move || {
@@ -92,7 +92,7 @@ impl Environment {
     }
 }
 
-/// A process chooses its own name: no control character of it reaches a terminal or a log.
+/// A process chooses its own name: none of its control characters may reach a terminal or a log.
 fn printable(text: &[u8]) -> String {
     let escaped = text.escape_ascii().to_string();
     if escaped.len() <= COMMAND_LENGTH {

@@ -1,18 +1,18 @@
-//! Scripts and tools between a JVM and us: administrators wrap the discovery script to set its options, and a
-//! wrapper that became the owner would end at once.
+//! Scripts and tools between a JVM and us: administrators wrap the discovery script to set its options, but a wrapper
+//! that became the owner would end at once.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use super::Host;
-use super::process::Process;
+use super::process::{MOST_ANCESTORS, Process};
 use crate::notes::Notes;
 
-/// What administrators wrap the discovery script in, beside the tools; each ends as soon as its script does.
+/// Shells that run wrapper scripts; each ends with its script.
 const SHELLS: [&str; 11] =
     ["sh", "bash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "fish", "busybox", "toybox"];
 
-/// Those that run one command and end with it.
+/// Tools that run one command and end with it.
 #[rustfmt::skip] // a table
 const TOOLS: [&str; 25] = [
     "sudo", "sudo-rs", "doas", "su", "runuser", "setpriv", "capsh", "gosu",
@@ -20,11 +20,8 @@ const TOOLS: [&str; 25] = [
     "flock", "nohup", "time", "strace", "unshare", "nsenter",
 ];
 
-/// What a JVM is called.
+/// The name of a JVM.
 const JVM: &str = "java";
-
-/// A process has no more ancestors than this, unless the answers of `/proc` go round in circles.
-const MOST_ANCESTORS: usize = 64;
 
 /// A wrapper that has run for this long was not started for one call.
 const SETTLED_SECONDS: u64 = 5;
@@ -33,7 +30,7 @@ pub(crate) fn is_one(host: &Host, process: &Process) -> bool {
     is_called(host, process, &[&SHELLS, &TOOLS])
 }
 
-/// Warns of a caller that ends with this call, where nobody is looked for behind it.
+/// Warns of a caller that ends with this call, for commands that do not look behind wrappers.
 pub(crate) fn warn_of_tool(host: &Host, parent: &Process, notes: &mut Notes) {
     if is_called(host, parent, &[&TOOLS]) {
         let (pid, name) = (parent.pid, parent.name.escape_default());
@@ -44,7 +41,7 @@ pub(crate) fn warn_of_tool(host: &Host, parent: &Process, notes: &mut Notes) {
     }
 }
 
-/// The JVM that a wrapper was started from, or else the wrapper.
+/// The JVM from which a wrapper was started, or else the wrapper itself.
 pub(crate) fn behind(host: &Host, wrapper: Process, notes: &mut Notes) -> Process {
     // A process chooses its own name.
     let (pid, name) = (wrapper.pid, wrapper.name.escape_default());
@@ -75,13 +72,13 @@ fn java_above(host: &Host, wrapper: &Process) -> Option<Process> {
     None
 }
 
-/// By its own name or its executable, or, where that may not be known, its first word: a shell that was started by a
-/// script's `#!` is named after the script.
+/// Judged by its own name and its executable or, where that may not be read, its first argument: a shell that was started
+/// by a script's `#!` bears the name of the script.
 fn is_called(host: &Host, process: &Process, names: &[&[&str]]) -> bool {
     let first_word = || Some(host.arguments(process.pid)?.into_iter().next()?.into());
     let is_one = |path: &Path| {
         let Some(name) = path.file_name().and_then(OsStr::to_str) else { return false };
-        // A login shell's first word begins with a dash; what was upgraded meanwhile is said to be deleted.
+        // A login shell's first argument begins with a dash. An executable that was upgraded is marked as deleted.
         let bare = name.trim_start_matches('-').trim_end_matches(" (deleted)");
         names.iter().any(|names| names.contains(&bare))
     };

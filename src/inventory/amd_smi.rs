@@ -1,8 +1,7 @@
-//! `amd-smi`: AMD's newer tool, in the JSON of `list`, an array with an object a GPU.
+//! `amd-smi`: AMD's newer tool. The JSON of its `list` is an array with one object per GPU.
 //!
-//! Its `gpu` numbers are rows, and can have gaps. KFD's number for the GPU and for its node, which it tells
-//! too, give HIP's order ([`amd::judge`]); where KFD cannot be read, two more calls tell models, memory and
-//! its errors.
+//! Its `gpu` numbers are rows, and can have gaps. It also reports KFD's numbers of the GPU and of its node, which give
+//! HIP's order ([`amd::judge`]). Where KFD cannot be read, two more calls report models, memory and memory errors.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -38,8 +37,7 @@ pub(super) fn read(host: &Host, settings: &Settings, limit: Duration) -> Answer 
     Ok(found)
 }
 
-/// The objects that describe a GPU each, wherever a version puts them: in an array, or since ROCm 7 below
-/// `gpu_data`.
+/// The objects that each describe a GPU. They are in an array, since ROCm 7 below `gpu_data`.
 fn gpus(values: &[Value]) -> impl Iterator<Item = &Value> {
     values.iter().flat_map(entries).filter(|entry| entry.get("gpu").is_some())
 }
@@ -62,7 +60,8 @@ fn gpu(entry: &Value) -> Option<Listed> {
     })
 }
 
-/// Some versions give all partitions of a card its own address; KFD has the partition in the function.
+/// The address as KFD gives it, with the partition as the function: some versions give all partitions of a card the
+/// card's own address.
 fn address(entry: &Value) -> Option<PciAddress> {
     let card: PciAddress = entry.get("bdf")?.as_str()?.trim().parse().ok()?;
     let partition = entry.get("partition_id").and_then(number).and_then(|number| u8::try_from(number).ok());
@@ -87,7 +86,7 @@ fn count_errors(listed: &mut [Listed], settings: &Settings, limit: Duration) -> 
     Ok(())
 }
 
-/// Of all blocks of the GPU, as the tool counts them since the driver was loaded.
+/// The errors of all blocks of a GPU since the driver was loaded.
 fn errors(entry: &Value) -> Option<(String, u64)> {
     let count = entry.pointer("/ecc/total_uncorrectable_count").and_then(number)?;
     Some((gpu(entry)?.label, count))
@@ -105,7 +104,7 @@ fn details(entry: &Value) -> Option<(String, Details)> {
     Some((gpu.label, Details { model, memory_mib: entry.get("vram").and_then(memory) }))
 }
 
-/// What it calls MB is MiB. In ROCm 6.0 a number, then an object with a unit, and text in between.
+/// The memory in MiB, which the tool calls MB. In ROCm 6.0 it is a number, later a string, then an object with a unit.
 fn memory(vram: &Value) -> Option<u64> {
     let size = vram.get("size").or_else(|| vram.get("vram_size_mb"))?;
     let size = size.get("value").unwrap_or(size);

@@ -1,4 +1,4 @@
-//! What a source that looks at the host can say.
+//! What a source that looks at the host can answer.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::host::child;
 
 pub(super) type Answer = Result<Found, Silence>;
 
-/// What makes the first answer of NVIDIA's driver quick.
+/// What to do if NVIDIA's driver is slow to answer.
 pub(super) const PERSISTENCE: &str = "without persistence mode the driver starts every GPU anew for each caller: \
                                       turn it on (`nvidia-smi -pm 1`, or nvidia-persistenced)";
 
@@ -17,14 +17,14 @@ pub(super) const PERSISTENCE: &str = "without persistence mode the driver starts
 pub(super) struct Found {
     pub(super) devices: Vec<Device>,
     pub(super) driver_version: Option<String>,
-    /// One line each, of what should be looked at although the answer holds.
+    /// One line each: the answer is valid, but somebody should look at something.
     pub(super) warnings: Vec<String>,
-    /// Whether it would have been told that a device is divided into instances.
+    /// Whether the source would have reported that a device is divided into instances.
     pub(super) tells_instances: bool,
 }
 
-/// Why a source named no device. "There is none" and "it does not work" are different answers, since
-/// different people act on them.
+/// Why a source named no device. "There is none" and "it does not work" are different answers, since different people
+/// have to act on them.
 #[derive(Debug)]
 pub(super) enum Silence {
     /// There is nothing to ask on this host.
@@ -32,18 +32,18 @@ pub(super) enum Silence {
     /// It works, and there is no device.
     Nothing {
         why: String,
-        /// Whether the driver itself said so, so that asking it by another way is of no use.
+        /// Whether the driver itself said so, so that asking it in another way is useless.
         sure: bool,
     },
-    /// It is there and did not answer in time, and what to do about it.
+    /// It exists and did not answer in time, and what to do about it.
     Late { limit: Duration, why: String, cure: &'static str },
-    /// It is there and does not work, and what to do about it.
+    /// It exists and does not work, and what to do about it.
     Broken { why: anyhow::Error, cure: &'static str },
 }
 
 impl Silence {
-    /// How a vendor's tool that gave no answer counts. `missing` is said when there is no such tool, and
-    /// `patience` when it was slow.
+    /// What the failure of a vendor's tool means. `missing`: the reason if the tool does not exist; `patience`: what to do
+    /// if it was slow.
     pub(super) fn of_child(
         failure: child::Failure,
         limit: Duration,

@@ -1,12 +1,12 @@
-//! `auto`: the sources of both vendors, and what it means when both have something to say.
+//! `auto`: asks the sources of both vendors, and decides between them.
 //!
-//! * NVIDIA's sources are asked first, and then AMD's, of which `sysfs` comes first: it tells all that
-//!   AMD's tools tell, and HIP's order too, in a millisecond. The tools are for hosts on which it fails.
-//! * On a host where NVIDIA's driver is at work, sysfs alone decides whether AMD's is too: what KFD does not
-//!   list HIP cannot use, and a host with NVIDIA's GPUs is not to wait for AMD's tools.
-//! * A vendor is absent if none of its sources has anything to ask, and empty if its driver says that it
-//!   drives nothing. Two vendors that are neither are an error that names `--vendor`, also when one of the
-//!   drivers is broken: taking the other's GPUs would hide that (`two_vendors`).
+//! * NVIDIA's sources are asked first, and then AMD's. Of these `sysfs` comes first: in a millisecond it reports
+//!   everything that AMD's tools report, and HIP's order as well. The tools are for hosts on which it fails.
+//! * Where NVIDIA's driver works, sysfs alone decides whether AMD's does too: HIP cannot use what KFD does not list, and
+//!   a host with NVIDIA's GPUs should not wait for AMD's tools.
+//! * A vendor is absent if none of its sources has anything to ask, and empty if its driver says that it drives nothing.
+//!   If both vendors are neither, that is an error that names `--vendor`, even if one of the drivers is broken: using the
+//!   other vendor's GPUs would hide that (`two_vendors`).
 
 use crate::device::Inventory;
 use crate::error::Error;
@@ -36,7 +36,7 @@ pub(super) fn read(
     choose(nvidia, amd, settings, notes)
 }
 
-/// A source that was chosen by name.
+/// Asks the one source that was chosen by name.
 pub(super) fn one(
     probe: Probe,
     host: &Host,
@@ -52,12 +52,12 @@ pub(super) fn one(
     asked.map_err(|silent| probe::refusal(&silent, settings))
 }
 
-/// How it stands with a vendor's driver on this host.
+/// The state of a vendor's driver on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DriverState {
     Works,
     Fails,
-    /// It is at work and has no device.
+    /// It works and has no device.
     Empty,
     Absent,
 }
@@ -99,7 +99,7 @@ fn choose(nvidia: Asked, amd: Asked, settings: &Settings, notes: &mut Notes) -> 
     }
 }
 
-/// The reasons of a vendor that is absent help nobody where the other one is not.
+/// Leaves out the reasons of an absent vendor if the other one is not absent: they would help nobody.
 fn neither(nvidia: Silent, amd: Silent, settings: &Settings) -> Error {
     let is_absent = |silent: &Silent| silent.iter().all(|(_, why)| matches!(why, Silence::Absent(_)));
     match (is_absent(&nvidia), is_absent(&amd)) {
@@ -117,7 +117,7 @@ fn both(nvidia: &Asked, amd: &Asked) -> Error {
         Err(silent) => format!("{}, whose driver fails ({})", vendor.name(), probe::reasons(silent.iter())),
     };
     Error::Inventory(format!(
-        "this host has GPUs of {} and of {}: say which are meant with `--vendor {}` or `--vendor {}`",
+        "this host has GPUs of {} and of {}: choose with `--vendor {}` or `--vendor {}`",
         clause(Vendor::Nvidia, nvidia),
         clause(Vendor::Amd, amd),
         Vendor::Nvidia,
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     #[rustfmt::skip] // a table
     fn two_vendors() {
-        const WHICH: &str = "say which are meant with `--vendor nvidia` or `--vendor amd`";
+        const WHICH: &str = "choose with `--vendor nvidia` or `--vendor amd`";
         for (nvidia, amd, says) in [
             ("works",        "absent",       "from procfs"),
             ("works",        "none",         "from procfs"),
@@ -170,7 +170,7 @@ mod tests {
             ("broken",       "works",        "this host has GPUs of NVIDIA, whose driver fails (procfs: broken) and of AMD (sysfs: 1): WHICH"),
             ("late",         "works",        "this host has GPUs of NVIDIA, whose driver fails (procfs: late) and of AMD (sysfs: 1): WHICH"),
             ("works",        "broken",       "this host has GPUs of NVIDIA (procfs: 1) and of AMD, whose driver fails (sysfs: broken): WHICH"),
-            ("absent",       "absent",       "no GPU on this host: procfs: absent; sysfs: absent; `--source file:PATH`"),
+            ("absent",       "absent",       "no GPU on this host: procfs: absent; sysfs: absent; load the driver (in a container: pass the GPUs in)"),
             ("none",         "absent",       "no GPU on this host: procfs: none; if it has one, `dmesg`"),
             ("absent",       "none",         "no GPU on this host: sysfs: none; if it has one, `dmesg`"),
             ("none",         "none",         "no GPU on this host: procfs: none; sysfs: none; if it has one, `dmesg`"),

@@ -7,8 +7,7 @@ use std::hash::Hash;
 
 use crate::device::Device;
 
-/// No two devices may share an index or an identity: one of them would be granted as the other. Says which
-/// two do.
+/// Fails, naming the two, if two devices share an index or an identity: one would be granted in place of the other.
 pub(super) fn check(devices: &[Device]) -> Result<(), String> {
     unique(devices, "index", |device| Some(device.index))?;
     unique(devices, "UUID", |device| device.identity.uuid.as_deref())?;
@@ -41,7 +40,7 @@ fn unique<'a, K: Copy + Display + Eq + Hash>(
     Ok(())
 }
 
-/// A device in a sentence: by its index, and by the name that tells it from another of the same index.
+/// A device in a sentence: its index and its name, which tells it from another with the same index.
 fn label(device: &Device) -> String {
     format!("device {}", device.identity.label(device.index, None))
 }

@@ -1,10 +1,10 @@
-//! Where NVIDIA's library lies, below the root of this machine or of a driver that is installed apart.
+//! Where NVIDIA's library is, below the root of this machine or of a driver that is installed apart from it.
 
 use std::path::{Path, PathBuf};
 
 pub(super) const NAME: &str = "libnvidia-ml.so.1";
-/// Below the root of a driver, or of this machine; those of 64 bits first. The last but two is WSL's, where the
-/// kernel has no driver of NVIDIA's.
+/// Below either root; directories for 64 bits come first. `usr/lib/wsl/lib` is WSL's, where the kernel has no driver of
+/// NVIDIA's.
 pub(super) const DIRECTORIES: [&str; 9] = [
     "usr/lib64",
     "usr/lib/x86_64-linux-gnu",

@@ -2,7 +2,7 @@
 //! `{"devices": [{"id": "...", "index": 0, "name": "...", "pci": "0000:3b:00.0", "nodes": ["/dev/xdma0"],
 //! "memory_mib": 0, "unhealthy": "..."}]}`. Only `id` is required.
 //!
-//! A key that is not known is an error: a misspelt `index` would renumber the devices in silence.
+//! An unknown key is an error: a misspelt `index` would silently renumber the devices.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -16,19 +16,19 @@ use crate::error::Error;
 use crate::host::Host;
 use crate::inventory::distinct;
 
-/// Some 100,000 devices.
+/// Enough for about 100,000 devices.
 const MOST_BYTES: u64 = 16 << 20;
-/// The id is in every line of the coordination file that records the device.
+/// In bytes. The id is repeated in every line of the coordination file that records the device.
 const LONGEST_ID: usize = 255;
 
-/// `path` is the administrator's and not below the host root; the nodes that it names are.
+/// `path` is not below the host root, but the nodes that the file names are.
 pub(super) fn read(path: &Path, host: &Host) -> Result<Vec<Device>, Error> {
     parse(&contents(path)?, path, host)
 }
 
 fn parse(text: &[u8], path: &Path, host: &Host) -> Result<Vec<Device>, Error> {
     if text.trim_ascii_start().starts_with(b"[") {
-        // Which the derived parser takes for the fields of an object in their order.
+        // The derived parser would accept a list as the fields of an object in their order.
         let problem = "a list, where an object with the list `devices` is expected".to_owned();
         return Err(Error::Malformed { path: path.to_owned(), line: 1, problem });
     }
@@ -47,7 +47,7 @@ fn contents(path: &Path) -> Result<Vec<u8>, Error> {
         return Err(refuse("not a regular file, so no inventory is read from it"));
     }
     let mut text = Vec::new();
-    // Counted as it is read: a file in /proc has no size.
+    // Counted while reading, since a file in /proc has no size.
     file.take(MOST_BYTES + 1).read_to_end(&mut text).map_err(Error::io("read", path))?;
     if text.len() as u64 > MOST_BYTES {
         return Err(refuse("larger than 16 MiB, so it is no inventory"));
@@ -55,7 +55,7 @@ fn contents(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// Without waiting: a FIFO with no writer would be waited for without end.
+/// Does not block: opening a FIFO without a writer would wait forever.
 fn open(path: &Path) -> Result<File, Error> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(Error::io("open", path))
@@ -106,7 +106,7 @@ impl Item {
     }
 }
 
-/// Any text that a line can show: the coordination file escapes what it must.
+/// Any printable text; the coordination file escapes it as needed.
 fn id<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let id = String::deserialize(from)?;
     if id.trim().is_empty() || id.len() > LONGEST_ID || id.contains(char::is_control) {

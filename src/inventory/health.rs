@@ -1,14 +1,14 @@
-//! What makes a device sick, in the same words whichever source told it.
+//! What makes a device sick, in the same words for every source.
 
 use crate::device::Device;
 
 /// The compute mode in which nobody may use a device.
 const PROHIBITED: &str = "Prohibited";
 
-/// Of what nothing names.
+/// The reason for a device without an identity.
 pub(super) const NAMELESS: &str = "neither its UUID nor its PCI address is known";
 
-/// `count` is that of the errors since the driver was loaded.
+/// `count`: the uncorrected memory errors since the driver was loaded.
 pub(super) fn of_errors(count: Option<u64>) -> Option<String> {
     let count = count.filter(|count| *count > 0)?;
     Some(format!("uncorrected errors of its memory since the driver was loaded: {count}"))
@@ -18,19 +18,19 @@ pub(super) fn of_mode(mode: Option<&str>) -> Option<String> {
     mode.filter(|mode| *mode == PROHIBITED).map(|mode| format!("its compute mode is {mode}"))
 }
 
-/// What somebody should look at; not what the administrator has set.
+/// A warning about a sick device, unless the administrator has made it so.
 pub(super) fn warning(device: &Device) -> Option<String> {
     let why = device.health.reason()?;
     let is_set = of_mode(device.compute_mode.as_deref()).is_some_and(|of_mode| of_mode == why);
     (!is_set).then(|| format!("{} is sick: {why}", label(device)))
 }
 
-/// Of a device that is divided, and is offered neither whole nor in parts.
+/// A warning about a divided device that is offered neither whole nor by instance.
 pub(super) fn withheld_instances(device: &Device, why: &str) -> String {
     format!("{} is divided (MIG), and its instances are not granted: {why}", label(device))
 }
 
-/// A device in a sentence, by where it is too: the index moves when another falls off the bus.
+/// A device in a sentence, with its address: the index changes when another card falls off the bus.
 pub(super) fn label(device: &Device) -> String {
     let at = device.identity.pci.map(|pci| format!(" ({pci})")).unwrap_or_default();
     format!("device {}{at}", device.index)

@@ -1,18 +1,18 @@
 //! The inventory: the devices of the host, read from one of several sources.
 //!
-//! Two sources are taken at their word, `file:PATH` and `simulated:N`. The others look at the host, and
-//! can be absent, broken or slow: [`probe`] asks one vendor's in turn and words why none answered, and
-//! [`auto`] decides between two vendors. A new one is a file with a pure parser and a thin reader, a variant
-//! of [`source::Probe`] and an arm of [`probe::ask`].
+//! Two sources are taken at their word: `file:PATH` and `simulated:N`. The others look at the host, and can be absent,
+//! broken or slow: [`probe`] asks those of one vendor in turn and explains why none answered, and [`auto`] decides
+//! between two vendors. To add a source, add a file with a pure parser and a thin reader, a variant of
+//! [`source::Probe`] and an arm in [`probe::ask`].
 //!
 //! Invariants, each with the test that holds it:
-//! * A source gives at least one device or an error, never an empty inventory, which would read as "every
-//!   recorded device is gone" (`an_inventory_is_never_empty`).
+//! * A source gives at least one device or an error, never an empty inventory, which would mean "every recorded device is
+//!   gone" (`an_inventory_is_never_empty`).
 //! * No two devices share an index or an identity (`distinct::check`).
-//! * What cannot be relied on is kept and [`Sick`](crate::device::Health::Sick), so that it is shown and
-//!   denied, and not granted.
+//! * An unreliable device is kept as [`Sick`](crate::device::Health::Sick), so that it is shown and denied, but not
+//!   granted.
 //!
-//! Not here: who holds a device (`coordination`), and who is given one (`policy`).
+//! Not here: who holds a device (`coordination`), and who is granted one (`policy`).
 
 mod amd;
 mod amd_smi;
@@ -46,16 +46,16 @@ use crate::notes::Notes;
 
 pub(crate) use source::{Source, Vendor};
 
-/// What the command line says about the source.
+/// What the command line says about sources.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) source: Source,
-    /// Whose GPUs `auto` looks for; `None` is those of whoever has any.
+    /// Whose GPUs `auto` looks for; `None`: both vendors'.
     pub(crate) vendor: Option<Vendor>,
-    /// The root of a driver that is installed apart from the host, as a driver container is.
+    /// The root of a driver that is installed apart from the host, such as a driver container.
     pub(crate) driver_root: Option<PathBuf>,
-    /// Where vendors' tools are looked up, and all that they get as environment; `None` is our own
-    /// environment. Set when we run with raised privilege, since the caller chose ours.
+    /// The PATH to search for vendors' tools, and their whole environment; `None`: our own environment. Set when we run
+    /// with raised privileges, since the caller chose our environment.
     pub(crate) search_path: Option<OsString>,
     /// The PATH of our own environment.
     pub(crate) inherited_path: Option<OsString>,
@@ -63,7 +63,7 @@ pub(crate) struct Settings {
 
 #[cfg(test)]
 impl Settings {
-    /// Of a call that names no more than its source.
+    /// The settings of a call that sets only its source.
     fn of(source: Source) -> Settings {
         Settings { source, vendor: None, driver_root: None, search_path: None, inherited_path: None }
     }
@@ -87,17 +87,17 @@ pub(crate) fn read(
     if devices.is_empty() {
         return Err(Error::Inventory(format!("source {source} has no device; name one that has")));
     }
-    // What is simulated is as NVIDIA's.
+    // Simulated devices count as NVIDIA's.
     let is_simulated = matches!(settings.source, Source::Simulated(_));
     if let Some(vendor) = settings.vendor.filter(|vendor| !(is_simulated && *vendor == Vendor::Nvidia)) {
-        notes.warn(format!("--vendor {vendor} says nothing of source {source}; leave it out"));
+        notes.warn(format!("--vendor {vendor} has no meaning for source {source}; leave it out"));
     }
     notes.detail(answered(&source, devices.len(), since));
     Ok(Inventory { source, driver_version: None, devices, tells_instances: true })
 }
 
-/// Of each of NVIDIA's devices, whether the driver keeps it started while nobody uses it; or why that cannot be
-/// told. The tool is asked where the source has not told.
+/// The persistence mode of each of NVIDIA's devices, by index; or why it is not known. Asks the tool if the source has
+/// not reported it.
 pub(crate) fn persistence(
     inventory: &Inventory,
     settings: &Settings,
@@ -107,7 +107,7 @@ pub(crate) fn persistence(
     told.collect::<Option<_>>().map_or_else(|| nvidia_smi::persistence(settings, limit), Ok)
 }
 
-/// Whether a driver's files are there, which would be read in our own process.
+/// Whether a driver's files exist, which this process itself would read.
 pub(crate) fn has_driver_files(host: &Host) -> bool {
     let is_there = |path: PathBuf| fs::symlink_metadata(path).is_ok();
     is_there(host.proc("driver/nvidia")) || is_there(host.sys("class/kfd"))
@@ -115,7 +115,7 @@ pub(crate) fn has_driver_files(host: &Host) -> bool {
 
 fn answered(source: &str, count: usize, since: Instant) -> String {
     let devices = if count == 1 { "device" } else { "devices" };
-    format!("source {source}: {count} {devices} in {:?}", since.elapsed())
+    format!("source {source}: {count} {devices} in {:.1?}", since.elapsed())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::notes::Notes;
 /// Why none of the sources that were asked gave an answer.
 pub(super) type Silent = Vec<(Probe, Silence)>;
 
-/// The devices that the first of `probes` names that answers. `is_last`: no other source is asked after them.
+/// The devices of the first of `probes` that answers. `is_last`: no other source is asked after them.
 pub(super) fn first(
     probes: &[Probe],
     is_last: bool,
@@ -36,7 +36,7 @@ pub(super) fn first(
                 return Ok(accept(probe, found, &silent, notes));
             }
             Err(silence) => {
-                notes.detail(format!("source {}: {silence} ({:?})", probe.name(), since.elapsed()));
+                notes.detail(format!("source {}: {silence} ({:.1?})", probe.name(), since.elapsed()));
                 silent.push((probe, silence));
             }
         }
@@ -55,8 +55,8 @@ fn ask(probe: Probe, host: &Host, settings: &Settings, limit: Duration, notes: &
     }
 }
 
-/// A source that reads the list of a driver that has already said of itself that it drives nothing is not
-/// asked: a card that the driver could not start is in the list all the same.
+/// Whether a source need not be asked, since its driver has already said that it drives nothing. The source would only
+/// read the driver's list, which contains even cards that the driver could not start.
 fn is_settled(probe: Probe, silent: &[(Probe, Silence)]) -> bool {
     match probe {
         Probe::Nvml | Probe::Sysfs => false,
@@ -66,7 +66,7 @@ fn is_settled(probe: Probe, silent: &[(Probe, Silence)]) -> bool {
     }
 }
 
-/// How much of the time that is `left` one source gets: half, so that the next can still answer.
+/// How much of the time left one source gets: half, so that the next can still answer.
 fn share(left: Duration, is_last: bool) -> Duration {
     if is_last { left } else { left / 2 }
 }
@@ -91,15 +91,18 @@ fn accept(probe: Probe, found: Found, silent: &[(Probe, Silence)], notes: &mut N
     Inventory { source: source.to_owned(), driver_version, devices, tells_instances }
 }
 
-/// Why there is no inventory: too slow before broken, and broken before "there is no device", since a
-/// source that failed could have named one.
+/// Why there is no inventory. Too slow comes before broken, and broken before "there is no device", since a source that
+/// failed could have named one.
 pub(super) fn refusal(silent: &[(Probe, Silence)], settings: &Settings) -> Error {
     let mut none = match (&settings.driver_root, &settings.source) {
         (Some(_), _) => {
-            "see that --driver-root names the directory that the driver's `usr` lies in, or leave it out"
+            "see that --driver-root names the directory that contains the driver's `usr`, or leave it out"
         }
         (None, Source::Probe(_)) => "leave --source out, so that every source is asked",
-        (None, _) => "`--source file:PATH` or simulated:N need no driver",
+        (None, _) => {
+            "load the driver (in a container: pass the GPUs in), or use `--source file:PATH` or `--source simulated:N`, \
+             which need none"
+        }
     };
     const UNSURE: &str = "run it by hand, and see that it is the vendor's own";
     let (mut broken, mut unsure) = (None, None);
@@ -107,7 +110,7 @@ pub(super) fn refusal(silent: &[(Probe, Silence)], settings: &Settings) -> Error
         match why {
             Silence::Late { limit, cure, .. } => return late(*probe, *limit, cure, silent),
             Silence::Broken { cure, .. } => broken = broken.or(Some(*cure)),
-            // Something else may have answered in the tool's name.
+            // Another program may have answered under the tool's name.
             Silence::Nothing { sure: false, .. } if *probe == Probe::NvidiaSmi => unsure = Some(UNSURE),
             Silence::Nothing { .. } => none = "if it has one, `dmesg` says why the driver did not start it",
             Silence::Absent(_) => {}
@@ -120,12 +123,12 @@ pub(super) fn refusal(silent: &[(Probe, Silence)], settings: &Settings) -> Error
     })
 }
 
-/// Each source with its reason, as one clause of a line.
+/// Each source with its reason, as one line.
 pub(super) fn reasons<'a>(silent: impl Iterator<Item = &'a (Probe, Silence)>) -> String {
     silent.map(|(probe, why)| format!("{}: {why}", probe.name())).collect::<Vec<_>>().join("; ")
 }
 
-/// The source that was waited for comes first.
+/// The source that was too slow comes first.
 fn late(probe: Probe, limit: Duration, cure: &str, silent: &[(Probe, Silence)]) -> Error {
     let (waited, others): (Vec<_>, Vec<_>) = silent.iter().partition(|(other, _)| *other == probe);
     let mut clauses: Vec<String> = waited.iter().map(|(_, why)| why.to_string()).collect();
@@ -163,7 +166,7 @@ mod tests {
     #[rustfmt::skip] // a table
     fn no_gpu_and_a_broken_driver_are_told_apart() {
         for (smi, procfs, exit, says) in [
-            (absent(),       absent(),       Exit::Host,     "no GPU on this host: nvidia-smi: not there; procfs: not there; `--source file:PATH` or simulated:N need no driver"),
+            (absent(),       absent(),       Exit::Host,     "no GPU on this host: nvidia-smi: not there; procfs: not there; load the driver (in a container: pass the GPUs in), or use `--source file:PATH` or `--source simulated:N`, which need none"),
             (nothing(true),  absent(),       Exit::Host,     "no GPU on this host: nvidia-smi: none; procfs: not there; if it has one, `dmesg`"),
             (absent(),       nothing(false), Exit::Host,     "no GPU on this host: nvidia-smi: not there; procfs: none; if it has one, `dmesg`"),
             (nothing(false), absent(),       Exit::Host,     "the devices cannot be read: nvidia-smi: none; procfs: not there; run it by hand"),

@@ -1,7 +1,6 @@
-//! `rocm-smi`: AMD's older tool, in the JSON that it has printed from ROCm 4 to 7: `{"card0": {...}, ...}`,
-//! with text for every value.
+//! `rocm-smi`: AMD's older tool, which prints JSON from ROCm 4 to 7: `{"card0": {...}, ...}`, with strings as values.
 //!
-//! * Keys have been renamed and recased, so they are compared without case, and each value has all its keys.
+//! * Keys have been renamed and recased, so they are compared without case, and a value is looked up by all its keys.
 //! * The number in `cardN` is a row or a DRM card, never HIP's index ([`amd::judge`]).
 
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::inventory::answer::Answer;
 use crate::inventory::{Settings, sysfs};
 
 const TOOL: &str = "rocm-smi";
-/// All of them are older than ROCm 4.
+/// All of these options are older than ROCm 4.
 const QUERY: [&str; 6] =
     ["--showbus", "--showproductname", "--showuniqueid", "--showmeminfo", "vram", "--json"];
 
@@ -29,7 +28,7 @@ fn cards(values: &[Value]) -> Vec<Listed> {
     cards.filter_map(|(label, value)| card(label, value.as_object()?)).collect()
 }
 
-/// None of what is no card: `system` holds the driver's version.
+/// `None` for an entry that is not a card: `system` has the driver's version.
 fn card(label: &str, fields: &Map<String, Value>) -> Option<Listed> {
     let digits = label.strip_prefix("card")?;
     digits.parse::<u32>().ok()?;
@@ -44,7 +43,7 @@ fn card(label: &str, fields: &Map<String, Value>) -> Option<Listed> {
         name: named.iter().find_map(|key| name(field(fields, key)?)),
         memory_mib: mib("VRAM Total Memory (B)"),
         memory_used_mib: mib("VRAM Total Used Memory (B)"),
-        // Its JSON has none: what `--showrasinfo` prints is a table.
+        // Not in its JSON: `--showrasinfo` prints a table.
         uncorrected_errors: None,
     })
 }
@@ -53,7 +52,7 @@ fn field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value)
 }
 
-/// With `0x` or without, by version.
+/// With or without `0x`, depending on the version.
 fn hexadecimal(value: &Value) -> Option<u64> {
     let text = value.as_str()?;
     u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()

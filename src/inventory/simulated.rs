@@ -2,8 +2,8 @@
 
 use crate::device::{Device, Identity, PciAddress};
 
-/// PCI domains that no host has: Linux numbers its own from 0 and those of added controllers from 0x10000,
-/// so that a simulated device is never taken for one that a coordination file records of a real host.
+/// PCI domains that no host has: Linux numbers domains from 0 and those of added controllers from 0x10000. So a simulated
+/// device is never mistaken for a real one that a coordination file records.
 const DOMAINS: u32 = 0xffff_fff0;
 
 pub(super) fn devices(count: u32) -> Vec<Device> {
@@ -19,7 +19,7 @@ fn device(index: u32) -> Device {
     }
 }
 
-/// The bits of the index, spread over bus (8), device (5), function (3) and, beyond them, the domain.
+/// The bits of the index, distributed over bus (8), device (5), function (3) and the domain.
 fn address(index: u32) -> PciAddress {
     let [_, domain, bus, function] = index.to_be_bytes();
     PciAddress { domain: DOMAINS | u32::from(domain), bus, device: function >> 3, function: function & 7 }

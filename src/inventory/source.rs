@@ -4,8 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The most that `simulated:N` is asked for: far more than a coordination file is made for, and still
-/// made within a second.
+/// The largest N of `simulated:N`: far more than a coordination file is designed for, and still created within a second.
 const MOST_SIMULATED: u32 = 1_000_000;
 
 /// Where an inventory comes from.
@@ -13,7 +12,7 @@ const MOST_SIMULATED: u32 = 1_000_000;
 pub(crate) enum Source {
     /// The first of [`Probe::AUTO`] that answers, unless there are GPUs of two vendors.
     Auto,
-    /// That one and no other.
+    /// This one and no other.
     Probe(Probe),
     File(PathBuf),
     Simulated(u32),
@@ -64,7 +63,7 @@ pub(crate) enum Vendor {
 impl Vendor {
     const ALL: [Vendor; 2] = [Vendor::Nvidia, Vendor::Amd];
 
-    /// Of the devices that `source` has named; none if it may describe devices of any kind.
+    /// The vendor whose devices `source` names; `None` if it may describe devices of any kind.
     pub(crate) fn of(source: &str) -> Option<Vendor> {
         Probe::AUTO.into_iter().find(|probe| probe.name() == source).map(Probe::vendor)
     }
@@ -74,7 +73,7 @@ impl Vendor {
         Probe::AUTO.into_iter().filter(|probe| probe.vendor() == self).collect()
     }
 
-    /// As people write it.
+    /// Its name in messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Vendor::Nvidia => "NVIDIA",

@@ -1,12 +1,11 @@
-//! What a tool printed, made fit for a message of one line.
+//! The output of a tool, made safe for a message of one line.
 
 use crate::plain;
 
 /// The most characters of one line that a message repeats.
 const LONGEST: usize = 120;
 
-/// `line` with control characters escaped, so that it can neither break the line nor drive a terminal, and
-/// cut to a length that a message can carry.
+/// `line` with control characters escaped, so that it can neither break the line nor control a terminal, and shortened.
 pub(super) fn quote(line: &str) -> String {
     match line.char_indices().nth(LONGEST) {
         None => plain::escaped(line),
@@ -14,7 +13,7 @@ pub(super) fn quote(line: &str) -> String {
     }
 }
 
-/// The version of a driver, or none for a non-value.
+/// The version of a driver; `None` for a non-value.
 pub(super) fn version(text: &str) -> Option<String> {
     let is_version = text.starts_with(|first: char| first.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte));

@@ -1,15 +1,14 @@
-//! Whether a vendor's tool is there, found out without starting it: most hosts lack most of the tools, and a
-//! process that only learns so costs more than all else there.
+//! Whether a vendor's tool exists, found out without starting it: most hosts lack most of the tools, and starting a
+//! process only to learn that would cost more than all the rest.
 
 use std::env;
 
 use crate::inventory::Settings;
 
-/// Whether nothing of that name is where the system would look. What is there and cannot be run says so
-/// itself.
+/// Whether no file of that name exists where the system would look. If one exists but cannot be run, running it says so.
 pub(super) fn is_missing(tool: &str, settings: &Settings) -> bool {
     let path = settings.search_path.as_ref().or(settings.inherited_path.as_ref());
-    // Without a PATH the C library has its own.
+    // Without a PATH the C library uses its own.
     path.is_some_and(|path| !env::split_paths(path).any(|directory| directory.join(tool).exists()))
 }
 

@@ -1,36 +1,36 @@
 //! Who computes on a device without holding it.
 //!
-//! The owners of all units of the device count, whichever of them is asked about: no source tells on which of
-//! its instances a process computes.
+//! The owners of all units of a device are considered together: no source says on which of its instances a process
+//! computes.
 
 use super::Holdings;
 use crate::assignment::Owner;
 
-/// What is asked of the host's processes.
+/// What must be known of the host's processes.
 pub(crate) trait Processes {
-    /// It may have ended since it was seen on the device.
+    /// Whether it may still be alive: it can have ended since it was seen on the device.
     fn may_live(&self, pid: u32) -> bool;
-    /// Whether it is the owner, or descends from it.
+    /// Whether it is the owner or a descendant of it.
     fn descends(&self, pid: u32, owner: &Owner) -> bool;
 }
 
-/// What is needed to tell whose a process is.
+/// What is needed to tell who a process belongs to.
 pub(crate) struct InUse<'a> {
     pub(crate) holdings: Holdings<'a>,
-    /// Who asks for units.
+    /// The owner for which units are requested.
     pub(crate) requester: Option<&'a Owner>,
     pub(crate) processes: &'a dyn Processes,
 }
 
 impl InUse<'_> {
-    /// Pids of processes on the device at that position which are neither the requester's nor any owner's.
+    /// Pids of processes on the device at that position that belong neither to the requester nor to any owner.
     pub(crate) fn by_others(&self, device: usize) -> Vec<u32> {
         let uses = self.holdings.inventory.devices[device].processes.iter().flatten();
         let pids = uses.map(|used| used.pid).filter(|pid| self.processes.may_live(*pid));
         pids.filter(|pid| !self.is_an_owners(*pid, device)).collect()
     }
 
-    /// A dead owner has no descendants, and its pid can be another process by now.
+    /// Dead owners are left out: they have no descendants, and their pids may have been reused.
     fn is_an_owners(&self, pid: u32, device: usize) -> bool {
         let Holdings { record, occupancy, .. } = self.holdings;
         let holders = occupancy.of_device(device).iter().flat_map(|place| &place.holders);

@@ -1,10 +1,10 @@
-//! Who holds what, and which units a request is given. Pure: the host has been read before, and is changed
-//! after.
+//! Who holds what, and which units a request is granted. Pure: the host has been read before, and is changed
+//! afterwards.
 //!
-//! A unit that nobody holds goes before one whose owner has died: the order of Flink's own script. What is
-//! sick, where it is given at all, goes after what is sound, then what others compute on, and last of all what
-//! a dead owner's descendants may still have open. What cannot be known is treated as held. Of shared devices it
-//! matters more how many share each of them: see `shares`.
+//! A unit that nobody holds is granted before one whose owner has died, as in Flink's own script. Then come sick units,
+//! where they are granted at all, then units on which others compute, and last those that a dead owner's descendants
+//! may still have open. What cannot be known is treated as held. For shared devices it matters more how many owners
+//! share each of them: see `shares`.
 
 mod in_use;
 mod names;
@@ -24,25 +24,25 @@ pub(crate) use occupancy::{Holdings, Occupancy, Place, State, kept_by_drains, oc
 pub(crate) use quota::{Claim, check as check_quotas};
 pub(crate) use shortage::{can_ever_be_given, units};
 
-/// What is asked for.
+/// A request for units.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) amount: u128,
-    /// Whether the units of dead owners may be given. Those that the script recorded always may: it never
+    /// Whether the units of dead owners may be granted. Those that Flink's script recorded always may: the script never
     /// gives anything back.
     pub(crate) takes_over: bool,
-    /// Whether what is sick may be given.
+    /// Whether sick devices may be granted.
     pub(crate) includes_sick: bool,
     pub(crate) in_use: Used,
-    /// Whether the owner is to have its units to itself, which no descendant of a dead owner may then use.
+    /// Whether the owner shall have its units to itself: no descendant of a dead owner may still use them.
     pub(crate) isolates: bool,
-    /// Whether the shares of one device are given before those of the next; else they are spread.
+    /// Whether all shares of one device are granted before those of the next; otherwise they are spread.
     pub(crate) packs: bool,
-    /// What may be given, in the order of preference.
+    /// What may be granted, in the order of preference.
     pub(crate) units: &'a [Unit],
 }
 
-/// What to do with a device that others compute on.
+/// What to do with a device on which others compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Used {
     GiveAsAny,
@@ -53,13 +53,13 @@ pub(crate) enum Used {
 /// What is known of the host.
 pub(crate) struct Situation<'a> {
     pub(crate) holdings: Holdings<'a>,
-    /// Whether others than its owners and the requester compute on a device, by its position.
+    /// Whether others than its owners and the requester compute on the device at a position of the inventory.
     pub(crate) is_in_use: &'a dyn Fn(usize) -> bool,
-    /// Whether descendants of a dead owner live on in its control group; of an assignment, as for [`Holdings::standing`].
+    /// Whether descendants of a dead owner live on in its control group, by the position of its assignment.
     pub(crate) has_orphans: &'a dyn Fn(usize) -> bool,
 }
 
-/// A kind of unit that is given only when there is none left of those before it.
+/// A class of units, granted only when none of the classes before it has any left.
 #[derive(Clone, Copy, Debug)]
 struct Class {
     has_orphans: bool,
@@ -107,7 +107,7 @@ impl Situation<'_> {
         eligible.iter().copied().filter(move |place| self.is_of(place, class, request))
     }
 
-    /// Whether the unit may be given, and is of that class. What costs least is asked first.
+    /// Whether the unit may be granted and is of that class. The cheapest questions come first.
     fn is_of(&self, place: &Place<'_>, class: Class, request: &Wanted<'_>) -> bool {
         place.holders.is_empty() != class.is_stale
             && self.is_sick(place) == class.is_sick
@@ -118,7 +118,7 @@ impl Situation<'_> {
             && !(class.is_in_use && request.in_use == Used::Withhold)
     }
 
-    /// As far as the record and the device are concerned.
+    /// Whether the record and the device allow it.
     fn may_be_given(&self, state: State, place: &Place<'_>, request: &Wanted<'_>) -> bool {
         let is_the_scripts = |holder: &usize| self.holdings.record.assignments[*holder].is_the_scripts();
         match state {
@@ -128,12 +128,12 @@ impl Situation<'_> {
         }
     }
 
-    /// For this request: sick is only what it may not be given for that.
+    /// The state for this request: only what it may not be granted for its health counts as sick.
     fn state(&self, place: &Place<'_>, request: &Wanted<'_>) -> State {
         let inventory = self.holdings.inventory;
         let may_be_given = match inventory.devices[place.unit.device].health {
             Health::Sound => true,
-            // What nothing names cannot be recorded.
+            // A device without an identity cannot be recorded.
             Health::Sick(_) => request.includes_sick && !inventory.identity(&place.unit).is_empty(),
             Health::Lost(_) => false,
         };
@@ -144,7 +144,7 @@ impl Situation<'_> {
         self.holdings.inventory.devices[place.unit.device].health != Health::Sound
     }
 
-    /// Of what may be given, every holder is dead.
+    /// Only asked of units that may be granted, whose holders are all dead.
     fn has_orphans(&self, place: &Place<'_>) -> bool {
         place.holders.iter().any(|holder| (self.has_orphans)(*holder))
     }
@@ -216,21 +216,20 @@ mod tests {
         takes_over: bool,
     ) -> Result<Vec<u32>, String> {
         let units: Vec<Unit> = inventory.units().collect();
-        let in_use = Used::GiveLast;
-        grant(
-            inventory,
-            record,
-            &[],
-            &Wanted {
-                amount,
-                takes_over,
-                includes_sick: false,
-                in_use,
-                isolates: false,
-                packs: false,
-                units: &units,
-            },
-        )
+        grant(inventory, record, &[], &Wanted { takes_over, ..wanted(amount, &units) })
+    }
+
+    /// As asked for without options.
+    fn wanted(amount: u128, units: &[Unit]) -> Wanted<'_> {
+        Wanted {
+            amount,
+            takes_over: true,
+            includes_sick: false,
+            in_use: Used::GiveLast,
+            isolates: false,
+            packs: false,
+            units,
+        }
     }
 
     /// Others compute on the devices `used`.
@@ -274,7 +273,7 @@ mod tests {
             let record = Record { assignments: held.map(|pid| super::tests::held(0, pid)).into_iter().collect(), ..Record::default() };
             let inventory = host(&sick);
             let units: Vec<Unit> = inventory.units().collect();
-            let request = Wanted { amount, takes_over: true, includes_sick, in_use, isolates: false, packs: false, units: &units };
+            let request = Wanted { includes_sick, in_use, ..wanted(amount, &units) };
             let found = grant(&inventory, &record, used, &request);
             assert_eq!(found.as_ref().ok(), given.as_ref(), "{case}: {found:?}");
         }
@@ -288,21 +287,11 @@ mod tests {
         let inventory = host(&[false; 3]);
         let units: Vec<Unit> = inventory.units().collect();
         let ask = |amount, used: &[usize], isolates| {
-            let in_use = Used::GiveLast;
-            let request = Wanted {
-                amount,
-                takes_over: true,
-                includes_sick: false,
-                in_use,
-                isolates,
-                packs: false,
-                units: &units,
-            };
-            grant(&inventory, &record, used, &request)
+            grant(&inventory, &record, used, &Wanted { isolates, ..wanted(amount, &units) })
         };
         assert_eq!(ask(3, &[2], false), Ok(vec![1, 2, 0]));
         assert_eq!(ask(2, &[], true), Ok(vec![2, 1]));
-        let says = "3 units asked for, 2 of 3 can be given: 1 open to descendants of dead owners, which live on \
+        let says = "3 units asked for, 2 of 3 can be given: 1 open to descendants of dead owners that live on \
                     (`gpu-coord status` names the control group)";
         assert_eq!(ask(3, &[], true), Err(says.to_owned()));
     }
@@ -323,15 +312,7 @@ mod tests {
             (&[1], Used::Withhold, 2, HELD.to_owned()),
             (&[1, 2], Used::Withhold, 1, format!("{HELD}; {USED}")),
         ] {
-            let request = Wanted {
-                amount: 3,
-                takes_over: true,
-                includes_sick: false,
-                in_use,
-                isolates: false,
-                packs: false,
-                units: &units,
-            };
+            let request = Wanted { in_use, ..wanted(3, &units) };
             let says = format!("3 units asked for, {given} of 3 can be given: {reasons}");
             assert_eq!(grant(&inventory, &record, used, &request), Err(says), "{used:?}, {in_use:?}");
         }
@@ -356,8 +337,7 @@ mod tests {
             ("a share that is no more",  vec![share(1, 7, 1)],                     7, false, None),
         ] {
             let record = Record { assignments, ..Record::default() };
-            let request = Wanted { amount, takes_over: true, includes_sick: false, in_use: Used::GiveLast, isolates: false, packs, units: &units };
-            let found = grant(&inventory, &record, &[], &request);
+            let found = grant(&inventory, &record, &[], &Wanted { packs, ..wanted(amount, &units) });
             assert_eq!(found.as_ref().ok(), given.as_ref(), "{case}: {found:?}");
         }
     }
@@ -386,15 +366,7 @@ mod tests {
         inventory.devices[0].health = Health::Lost("off the bus".to_owned());
         inventory.devices[1].identity = Identity::default();
         let units: Vec<Unit> = inventory.units().collect();
-        let request = Wanted {
-            amount: 1,
-            takes_over: true,
-            includes_sick: true,
-            in_use: Used::GiveLast,
-            isolates: false,
-            packs: false,
-            units: &units,
-        };
+        let request = Wanted { includes_sick: true, ..wanted(1, &units) };
         assert_eq!(grant(&inventory, &Record::default(), &[], &request), Ok(vec![2]));
         let refused = grant(&inventory, &Record::default(), &[], &Wanted { amount: 2, ..request });
         let says = "2 units asked for, 1 of 3 can be given: 2 sick (`gpu-coord devices` says why)";
@@ -407,16 +379,7 @@ mod tests {
         let all: Vec<Unit> = inventory.units().collect();
         let units = [all[3], all[1]];
         let ask = |amount, used: &[usize], in_use| {
-            let request = Wanted {
-                amount,
-                takes_over: true,
-                includes_sick: false,
-                in_use,
-                isolates: false,
-                packs: false,
-                units: &units,
-            };
-            grant(&inventory, &Record::default(), used, &request)
+            grant(&inventory, &Record::default(), used, &Wanted { in_use, ..wanted(amount, &units) })
         };
         assert_eq!(ask(2, &[], Used::GiveLast), Ok(vec![3, 1]));
         let says = "3 units asked for, and of this host's 4 the options and the owner's environment leave 2: \
@@ -525,7 +488,7 @@ mod tests {
             "3 units asked for, 1 of 7 can be given: 1 held by dead owners (--check-dead takes them over); \
              1 held by living owners (`gpu-coord status` names them); \
              1 unit is held from another pid namespace; run `gpu-coord reclaim` on the host, or use --pid=host; \
-             1 withheld by lines that are no assignments (`gpu-coord status` names them); 1 drained; \
+             1 withheld by damaged lines of the coordination file (`gpu-coord status` names them); 1 drained; \
              1 sick (`gpu-coord devices` says why)"
         );
         let too_many = ask(&inventory, &record, 8, true).unwrap_err();
@@ -538,7 +501,7 @@ mod tests {
         const BOOT: &str = "held since another boot, which cannot be proven to be this host's; if that host is gone, `gpu-coord release UNIT \
                             --force` frees them";
         const HIDDEN: &str = "held by processes that /proc hides from this user; run as root, or as a member of the \
-                              group that proc's gid= names";
+                              group that the mount option gid= of /proc names";
         const NAMESPACE: &str = "held from another pid namespace; run `gpu-coord reclaim` on the host, or use --pid=host";
         for (case, assignments, reasons) in [
             ("a namespace",          vec![held(0, 200), held(1, 201)], format!("2 units are {NAMESPACE}")),

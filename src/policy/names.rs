@@ -1,4 +1,4 @@
-//! What a line of the record means: from the names that it gives to the devices at hand.
+//! Which devices at hand a line of the record means, by the identity that it gives.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use crate::device::{Identity, Inventory, Part, PciAddress, Relation};
 
 pub(super) struct Names<'a> {
     inventory: &'a Inventory,
-    /// Made when the first line needs them: most lines are those of devices that have not moved.
+    /// Built when the first line needs them: most lines are for devices that have not moved.
     tables: OnceCell<Tables<'a>>,
 }
 
@@ -16,11 +16,11 @@ impl<'a> Names<'a> {
         Names { inventory, tables: OnceCell::new() }
     }
 
-    /// Calls `found` with all that a line of the record means, and tells whether by its name.
+    /// Calls `found` for all that a line of the record means. Returns whether a name matched.
     ///
-    /// Any equal name decides. Where none is equal, and every device has another name of a kind that was
-    /// recorded, the recorded device is not here. What can be neither matched nor excluded holds its index,
-    /// or, if that device is excluded, every device that is not.
+    /// One equal name decides. If none is equal and every device has a different name of a kind that was recorded, the
+    /// recorded device is not here. If it can be neither matched nor excluded it holds its index, or, if the device of
+    /// that index is excluded, every device that is not.
     pub(super) fn each(&self, index: u32, identity: &Identity, mut found: impl FnMut(Part)) -> bool {
         if let Some(device) = self.by_all_names(index, identity) {
             found(Part::whole(device));
@@ -38,8 +38,8 @@ impl<'a> Names<'a> {
         is_named
     }
 
-    /// The device that has the index still, if every recorded name is its own: names are distinct, so that
-    /// none of them means another.
+    /// The device that still has the index, if every recorded name is its own. Names are distinct, so none of them
+    /// means another device.
     fn by_all_names(&self, index: u32, identity: &Identity) -> Option<usize> {
         let at = usize::try_from(index).ok()?;
         let device = self.inventory.devices.get(at).filter(|device| device.index == index)?;
@@ -56,12 +56,12 @@ impl<'a> Names<'a> {
         let may_be = |at: &usize| is_unseen || devices[*at].identity.relation(identity) == Relation::Unknown;
         match tables.index.get(&index) {
             Some(at) if may_be(at) => vec![Part::whole(*at)],
-            None if identity.is_empty() => Vec::new(), // an index of the script's that this host does not have
+            None if identity.is_empty() => Vec::new(), // a line of Flink's script, with an index that this host lacks
             _ => (0..devices.len()).filter(may_be).map(Part::whole).collect(),
         }
     }
 
-    /// An instance is compared with instances only: where the source does not tell them, no device excludes it.
+    /// An instance is compared with instances only: if the source does not report them, no device excludes it.
     fn is_unseen_instance(&self, identity: &Identity) -> bool {
         let is_instance = identity.uuid.as_deref().is_some_and(|uuid| uuid.starts_with("MIG-"));
         is_instance && !self.inventory.tells_instances
@@ -100,7 +100,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// What any of the names means.
+    /// The devices and instances that any of the names matches.
     fn matches(&self, identity: &Identity) -> Vec<Part> {
         let by_uuid = identity.uuid.as_deref().and_then(|uuid| self.uuid.get(uuid));
         let by_pci = identity.pci.and_then(|pci| self.pci.get(&pci));
@@ -108,7 +108,7 @@ impl<'a> Tables<'a> {
         [by_uuid, by_pci, by_id].into_iter().flatten().copied().collect()
     }
 
-    /// The common case of a device that is not here, told without a look at every device.
+    /// The common case of a device that is not here, without a look at every device.
     fn exclude_all(&self, count: usize, identity: &Identity, is_unseen_instance: bool) -> bool {
         (identity.uuid.is_some() && self.has_uuids && !is_unseen_instance)
             || (identity.pci.is_some() && self.pci.len() == count)

@@ -1,10 +1,10 @@
-//! Who holds what: every line of the record set against the units of the host.
+//! Who holds what: every line of the record matched with the units of the host.
 
 use crate::assignment::{Drained, Record, Standing, Withheld};
 use crate::device::{Health, Identity, Inventory, Part, Unit};
 use crate::policy::names::Names;
 
-/// A unit and what the record says of it.
+/// A unit and what the record says about it.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) unit: Unit,
@@ -14,23 +14,23 @@ pub(crate) struct Place<'a> {
     pub(crate) drained: Option<&'a Drained>,
 }
 
-/// What can be said of a unit.
+/// The state of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
     Free,
     /// Every owner is dead.
     Stale,
     Held,
-    /// An owner may live where it cannot be seen.
+    /// An owner may be alive where it cannot be seen.
     Unknown,
-    /// A line of the coordination file names it and is no assignment.
+    /// A line of the coordination file names it but is not an assignment.
     Withheld,
     Drained,
     Sick,
 }
 
 impl State {
-    /// The word for it in a table and in JSON.
+    /// Its name in tables and in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             State::Free => "free",
@@ -44,18 +44,18 @@ impl State {
     }
 }
 
-/// Every line of the record set against the units of the host.
+/// The units of the host, each with what the record says about it.
 #[derive(Debug)]
 pub(crate) struct Occupancy<'a> {
     /// In the order of [`Inventory::units`].
     pub(crate) places: Vec<Place<'a>>,
-    /// Of each of the record's assignments, whether a name of it is a name of a device at hand, so that its
-    /// owner can be judged by this host's boot.
+    /// For each assignment of the record, whether one of its names is that of a device at hand, so that its owner can
+    /// be judged by this host's boot.
     pub(crate) is_here: Vec<bool>,
 }
 
 impl<'a> Occupancy<'a> {
-    /// The places of a device, which lie side by side.
+    /// The places of a device, which are adjacent.
     pub(crate) fn of_device(&self, device: usize) -> &[Place<'a>] {
         let from = self.places.partition_point(|place| place.unit.device < device);
         let count = self.places[from..].partition_point(|place| place.unit.device == device);
@@ -72,13 +72,14 @@ impl<'a> Occupancy<'a> {
     }
 }
 
-/// Who holds what of the host, and who of them lives.
+/// Who holds what, and which owners are alive.
 #[derive(Clone, Copy)]
 pub(crate) struct Holdings<'a> {
     pub(crate) inventory: &'a Inventory,
     pub(crate) record: &'a Record,
     pub(crate) occupancy: &'a Occupancy<'a>,
-    /// Of an assignment, by its position in the record; asked of holders alone, and only if they decide.
+    /// The standing of an assignment's owner, by position in the record. Called only for holders, and only where it
+    /// matters.
     pub(crate) standing: &'a dyn Fn(usize) -> Standing,
 }
 
@@ -102,7 +103,7 @@ pub(crate) fn occupancy<'a>(inventory: &Inventory, record: &'a Record) -> Occupa
             if let Some(place) = assignment.slot.and_then(|slot| share(&mut places, part, slot)) {
                 return place.holders.push(position);
             }
-            // A share of a device that has fewer by now may be any of them.
+            // A recorded share that the device no longer has may be any of its shares.
             let is_its = |place: &&mut Place<'a>| {
                 let slots = inventory.slots_of(&place.unit).zip(assignment.slot);
                 slots.is_none_or(|(count, recorded)| recorded >= count || place.unit.slot == Some(recorded))
@@ -143,7 +144,7 @@ fn share<'p, 'a>(places: &'p mut [Place<'a>], part: Part, slot: u32) -> Option<&
     Some(&mut places[at])
 }
 
-/// The places of a device lie side by side.
+/// The places of a device or instance. Those of a device are adjacent.
 fn units_of<'p, 'a>(places: &'p mut [Place<'a>], part: Part) -> impl Iterator<Item = &'p mut Place<'a>> {
     let from = places.partition_point(|place| place.unit.device < part.device);
     let of_device = places[from..].iter_mut().take_while(move |place| place.unit.device == part.device);
@@ -151,12 +152,12 @@ fn units_of<'p, 'a>(places: &'p mut [Place<'a>], part: Part) -> impl Iterator<It
 }
 
 impl Place<'_> {
-    /// Nobody holds it.
+    /// A place that nobody holds.
     fn empty(unit: Unit) -> Self {
         Place { unit, holders: Vec::new(), withheld: None, drained: None }
     }
 
-    /// Whoever asks decides what is sick.
+    /// `is_sick`: what counts as sick is up to the caller.
     pub(super) fn state(&self, is_sick: bool, standing: &dyn Fn(usize) -> Standing) -> State {
         let mut standings = self.holders.iter().map(|holder| standing(*holder));
         match () {

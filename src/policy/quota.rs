@@ -1,22 +1,22 @@
 //! Quotas: how many units of a resource a namespace or a user may hold at a time. Pure.
 //!
-//! A namespace is what an owner calls itself, a convention among those who may write the record; the user is what
-//! the kernel says it runs as.
+//! A namespace is a name that an owner gives itself, a convention among those who may write the record; the user is the
+//! one that the kernel says the owner runs as.
 
 use crate::config::{Quota, Whose};
 use crate::error::Error;
 
-/// One unit that is held, or asked for.
+/// One unit that is held or requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// `None`: its owner's user is not known, and it said nothing.
+    /// `None`: the owner gave none, and its user is not known.
     pub(crate) namespace: Option<String>,
     pub(crate) uid: Option<u32>,
     pub(crate) resource: String,
 }
 
-/// Fails if `amount` units of what `asked` claims are more than a quota leaves, beside what the living hold.
-/// `is_user`: whether a name or a number is that of a user id.
+/// Fails if `amount` units like `asked` are more than a quota leaves after what living owners hold (`held`).
+/// `is_user`: whether a user's name or number is that of a user id.
 pub(crate) fn check(
     quotas: &[Quota],
     held: &[Claim],
@@ -38,7 +38,7 @@ pub(crate) fn check(
 }
 
 impl Quota {
-    /// Whether the claim counts for it.
+    /// Whether the claim counts against the quota.
     pub(crate) fn is_of(&self, claim: &Claim, is_user: &dyn Fn(&str, u32) -> bool) -> bool {
         let is_theirs = match &self.whose {
             Whose::Namespace(name) => claim.namespace.as_ref() == Some(name),

@@ -1,34 +1,34 @@
-//! The shares of devices, or of instances: which of them a request is given.
+//! Which shares of devices or instances a request is granted.
 //!
-//! Spread, the shares of one request lie on as many devices as there are, since two of one device are not twice the
-//! power, and first on those that others share least. Packed, what is shared most is filled first. Whether nobody
-//! holds a share or somebody dead decides only among those of one device.
+//! When spreading, the shares of one request are taken from as many devices as possible, since two shares of one device
+//! do not give twice the power, and from those first that others share least. When packing, the device that is shared
+//! most is filled first. Whether a share is free or held by a dead owner matters only among the shares of one device.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::{Class, Place, Situation, Wanted};
 use crate::device::{Part, Unit};
 
-/// What is shared, as far as it can be given.
+/// A shared device or instance.
 struct Shared {
-    /// Shares that this request is given.
+    /// Shares that this request is granted.
     own: usize,
-    /// Shares that others hold, or may hold.
+    /// Shares that others hold or may hold.
     held: usize,
-    /// What is left to be given, in order.
+    /// Shares that are left to be granted, in order.
     left: VecDeque<Unit>,
 }
 
 impl Shared {
-    /// The least comes first.
+    /// The device with the lowest rank comes next.
     fn rank(&self, packs: bool) -> (usize, usize) {
         if packs { (usize::MAX - self.own - self.held, 0) } else { (self.own, self.held) }
     }
 }
 
 impl Situation<'_> {
-    /// As many as there are, up to `amount`. What is sick, in use by others or open to orphans comes after all that
-    /// is not, whoever shares it.
+    /// As many shares as there are, up to `amount`. Devices that are sick, in use by others or open to orphans come after
+    /// all others, however many owners share them.
     pub(super) fn shares(&self, eligible: &[&Place<'_>], amount: usize, request: &Wanted<'_>) -> Vec<Unit> {
         let mut given: Vec<Unit> = Vec::new();
         for class in Class::in_order().filter(|class| !class.is_stale) {

@@ -1,4 +1,4 @@
-//! Why a request is not given what it asks for, in words that say what to do.
+//! Why a request is not granted, in words that say what to do.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use super::{Place, Situation, State, Used, Wanted};
 use crate::assignment::{Doubt, Standing};
 use crate::error::Error;
 
-/// An amount that there is not is another error than one that is not free: `of` units may be given to this
-/// owner, whoever holds them, and the host has `all`.
+/// Fails if the amount can never be granted, which is not the same as units that are not free: this owner may be granted
+/// `of` units, whoever holds them, and the host has `all`.
 pub(crate) fn can_ever_be_given(amount: u128, of: usize, all: usize) -> Result<(), Error> {
     if amount <= of as u128 {
         return Ok(());
@@ -54,7 +54,7 @@ impl Situation<'_> {
         let mut reasons: Vec<String> = reasons.collect();
         if orphaned > 0 {
             reasons.push(format!(
-                "{orphaned} open to descendants of dead owners, which live on (`gpu-coord status` names the control \
+                "{orphaned} open to descendants of dead owners that live on (`gpu-coord status` names the control \
                  group)"
             ));
         }
@@ -65,7 +65,7 @@ impl Situation<'_> {
         Error::NotEnough(format!("{asked} asked for, {given} of {all} can be given: {}", reasons.join("; ")))
     }
 
-    /// Of its holders, the first of which it cannot be told.
+    /// The doubt about its first holder that cannot be judged.
     fn doubt(&self, place: &Place<'_>) -> Option<Doubt> {
         place.holders.iter().find_map(|holder| match (self.holdings.standing)(*holder) {
             Standing::Doubtful(doubt) => Some(doubt),
@@ -74,22 +74,24 @@ impl Situation<'_> {
     }
 }
 
-/// Why the units in a state are not given, and what to do.
+/// Why the units in a state are not granted, and what to do.
 fn reason(state: State, count: usize, request: &Wanted<'_>) -> Option<String> {
     let why = match state {
         State::Free => return None,
         State::Stale if request.takes_over => return None,
         State::Stale => "held by dead owners (--check-dead takes them over)",
         State::Held => "held by living owners (`gpu-coord status` names them)",
-        State::Unknown => "held by owners of whom it cannot be told whether they live",
-        State::Withheld => "withheld by lines that are no assignments (`gpu-coord status` names them)",
+        State::Unknown => "held by owners that may be alive",
+        State::Withheld => {
+            "withheld by damaged lines of the coordination file (`gpu-coord status` names them)"
+        }
         State::Drained => "drained",
         State::Sick => "sick (`gpu-coord devices` says why)",
     };
     Some(format!("{count} {why}"))
 }
 
-/// Why it cannot be told whether the owners of units live, and what to do.
+/// Why nobody can tell whether the owners of units are alive, and what to do.
 fn in_doubt(doubt: Doubt, count: usize) -> String {
     match doubt {
         Doubt::ForeignNamespace => {
@@ -103,8 +105,8 @@ fn in_doubt(doubt: Doubt, count: usize) -> String {
              `gpu-coord release UNIT --force` frees them"
         ),
         Doubt::Unreadable => format!(
-            "{} held by processes that /proc hides from this user; run as root, or as a member of the group \
-             that proc's gid= names",
+            "{} held by processes that /proc hides from this user; run as root, or as a member of the group that \
+             the mount option gid= of /proc names",
             are(count)
         ),
     }

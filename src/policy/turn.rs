@@ -1,7 +1,8 @@
-//! Whose turn it is among those that wait: first come, first served.
+//! Whose turn it is among the waiters: first come, first served.
 //!
-//! Nobody is served before its turn because it wants less: whoever wants much would wait for ever. Who can take
-//! nothing now keeps nobody: the stopped, and whoever wants more than there is. Nor does who wants other units.
+//! Nobody is served early because it wants less, or else whoever wants many units would wait for ever. A waiter that
+//! cannot take anything now holds nobody up: one that is stopped, one that wants more than there is, or one that wants
+//! other units.
 
 use crate::assignment::{Owner, Record, Waiter};
 
@@ -14,19 +15,19 @@ pub(crate) fn earlier<'a>(record: &'a Record, owner: &Owner) -> Vec<&'a Waiter> 
     earlier
 }
 
-/// Positions of the lines that say that `owner` waits.
+/// Positions of the waiters that are `owner`.
 pub(crate) fn of<'a>(record: &'a Record, owner: &'a Owner) -> impl Iterator<Item = usize> + 'a {
     let waiters = record.waiters.iter().enumerate();
     waiters.filter(|(_, waiter)| waiter.owner.is(owner)).map(|(position, _)| position)
 }
 
-/// The ticket of whoever comes last.
+/// The ticket for a new waiter, which goes last.
 pub(crate) fn next_ticket(record: &Record) -> u64 {
     let last = record.waiters.iter().map(|waiter| waiter.ticket).max();
     last.unwrap_or(0).saturating_add(1)
 }
 
-/// Ranks in spans, first and last.
+/// Ascending ranks as ranges, each with its first and last.
 pub(crate) fn spans(ranks: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut spans: Vec<(u32, u32)> = Vec::new();
     for rank in ranks {
@@ -38,13 +39,13 @@ pub(crate) fn spans(ranks: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     spans
 }
 
-/// Whether the unit of that rank is one that it may be given.
+/// Whether the waiter may be granted the unit of that rank.
 pub(crate) fn takes(waiter: &Waiter, rank: u32) -> bool {
     let is_in = |spans: &Vec<(u32, u32)>| spans.iter().any(|(first, last)| (*first..=*last).contains(&rank));
     waiter.among.as_ref().is_none_or(is_in)
 }
 
-/// Two can have one ticket only if somebody wrote the record by hand.
+/// The order of waiters. Two have the same ticket only if somebody edited the record by hand.
 fn place(waiter: &Waiter) -> (u64, u32) {
     (waiter.ticket, waiter.owner.pid)
 }

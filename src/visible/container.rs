@@ -1,23 +1,23 @@
 //! `NVIDIA_VISIBLE_DEVICES`: which devices NVIDIA's container toolkit was told to put into a container.
 //!
-//! The toolkit reads it when it makes the container. In an ordinary one its work is done by then: only those
-//! devices are there, counted from 0, so that the variable can hide nothing more. In a privileged one every
-//! device of the host is there, and the variable is all that is left of what was meant for it. Hence:
+//! The toolkit reads it when it creates the container. In an ordinary container only those devices exist afterwards,
+//! numbered from 0, so the variable has nothing left to hide. In a privileged one every device of the host exists, and
+//! only the variable tells which of them were meant for the container. Hence:
 //!
-//! * unset, empty, `void` and `all` limit nothing; `none` leaves nothing; of several, the first of `void`,
-//!   `none`, `all` wins, as in the toolkit (nvidia-container-toolkit pull request 1165).
-//! * A list limits by the UUIDs in it, which are true everywhere. One that is not here is passed over.
-//! * Its indexes are the host's. They are believed on the host, and nowhere else: where the devices have been
-//!   counted anew, `1` is another device, or none.
-//! * A list with anything else in it (`0:1`, a path, the name of a CDI device) says nothing to us.
+//! * Unset, empty, `void` and `all` limit nothing; `none` leaves nothing. Of several words, `void` takes precedence over
+//!   `none`, and `none` over `all`, as in the toolkit (nvidia-container-toolkit pull request 1165).
+//! * The UUIDs of a list are valid everywhere. One that is not in the inventory is ignored.
+//! * The indexes of a list are the host's. They are believed only on the host itself: in a container the devices may
+//!   have been renumbered, and `1` may be another device, or none.
+//! * A list with anything else in it (`0:1`, a path, the name of a CDI device) is ignored.
 //!
-//! CUDA does not read it, so that no index changes with it.
+//! CUDA does not read the variable, so it changes no index.
 
 use super::is_prefix;
 use crate::device::{Inventory, Part};
 use crate::plain;
 
-/// What may be given, `None` being all; or why the value says nothing.
+/// What may be granted (`None`: everything), or why the value is ignored.
 pub(super) fn limit(inventory: &Inventory, value: &str, is_host: bool) -> Result<Option<Vec<Part>>, String> {
     let entries: Vec<&str> = value.split(',').map(str::trim).collect();
     let says = |word: &str| entries.contains(&word);

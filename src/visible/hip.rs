@@ -1,9 +1,9 @@
 //! Which devices a process sees and in which order, as AMD's runtime reads its variables: pure.
 //!
-//! There are two layers, and each counts what the one below leaves: ROCr reads `ROCR_VISIBLE_DEVICES`, and
-//! HIP above it `HIP_VISIBLE_DEVICES`, or `CUDA_VISIBLE_DEVICES` if that is not set. Both take indexes and
-//! `GPU-` with the unique id in 16 hexadecimal digits, and they read them by rules of their own: those of
-//! `RvdFilter` in ROCr, and of `Device::init` in HIP's rocclr, which knows unique ids since ROCm 6.
+//! There are two layers, and each numbers what the one below leaves: ROCr reads `ROCR_VISIBLE_DEVICES`; HIP above it
+//! reads `HIP_VISIBLE_DEVICES`, or `CUDA_VISIBLE_DEVICES` if that is not set. Both accept indexes and `GPU-` with the
+//! unique id in 16 hexadecimal digits, but their rules differ: see `RvdFilter` in ROCr, and `Device::init` in HIP's
+//! rocclr, which knows unique ids since ROCm 6.
 
 use super::Variables;
 use crate::device::{Device, Inventory};
@@ -15,7 +15,7 @@ pub(super) fn visible_to_hip(inventory: &Inventory, variables: &Variables) -> Ve
         Some(list) => left_by_rocr(devices, list),
         None => (0..devices.len()).collect(),
     };
-    // HIP does not tell an empty variable from none.
+    // HIP does not distinguish an empty variable from an unset one.
     let lists = [&variables.hip, &variables.cuda];
     match lists.into_iter().flatten().find(|list| !list.is_empty()) {
         Some(list) => left_by_hip(devices, &left, list),
@@ -23,7 +23,7 @@ pub(super) fn visible_to_hip(inventory: &Inventory, variables: &Variables) -> Ve
     }
 }
 
-/// The first entry that names no device, or one a second time, ends the list. An empty list is none.
+/// The first entry that names no device, or one for the second time, ends the list. An empty list hides everything.
 fn left_by_rocr(devices: &[Device], list: &str) -> Vec<usize> {
     let mut left = Vec::new();
     // No more entries are read than there are GPUs.
@@ -36,7 +36,7 @@ fn left_by_rocr(devices: &[Device], list: &str) -> Vec<usize> {
     left
 }
 
-/// The beginning of a unique id is enough while it is unique: those of a card's partitions are equal.
+/// A prefix of a unique id suffices if it matches only one device; the partitions of a card have equal ids.
 fn named_to_rocr(devices: &[Device], entry: &str) -> Option<usize> {
     if !entry.starts_with('G') {
         let index = number(entry)?;
@@ -50,7 +50,7 @@ fn named_to_rocr(devices: &[Device], entry: &str) -> Option<usize> {
     matches.next().filter(|_| matches.next().is_none())
 }
 
-/// As C's `strtol` reads it when it is to find the base itself: `010` is 8 and `0x10` is 16.
+/// As C's `strtol` reads a number with base 0: `010` is 8 and `0x10` is 16.
 fn number(text: &str) -> Option<u32> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     let (digits, radix) = match digits.strip_prefix("0X") {
@@ -61,7 +61,7 @@ fn number(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'))
 }
 
-/// The first entry that names no device ends the list; one that is named a second time is passed over.
+/// The first entry that names no device ends the list; a device that is named again is ignored.
 fn left_by_hip(devices: &[Device], seen: &[usize], list: &str) -> Vec<usize> {
     let named = list.split(',').map_while(|entry| named_to_hip(devices, seen, entry));
     let mut left = Vec::new();
@@ -73,14 +73,14 @@ fn left_by_hip(devices: &[Device], seen: &[usize], list: &str) -> Vec<usize> {
     left
 }
 
-/// Of several devices with one unique id it takes the first.
+/// Of several devices with the same unique id, HIP takes the first.
 fn named_to_hip(devices: &[Device], seen: &[usize], entry: &str) -> Option<usize> {
     if entry.contains("GPU-") {
         let is_it =
             |at: &&usize| devices[**at].unique_id.is_some_and(|id| format!("GPU-{id:016x}").contains(entry));
         return seen.iter().find(is_it).copied();
     }
-    // Nothing but the digits: neither a blank nor a leading zero.
+    // Digits only, without blanks and leading zeros.
     let index: usize = entry.parse().ok()?;
     seen.get(index).copied().filter(|_| index.to_string() == entry)
 }

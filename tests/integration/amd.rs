@@ -290,7 +290,7 @@ fn without_kfd_a_tools_order_is_warned_of() {
 #[rustfmt::skip] // a table
 fn of_two_vendors_one_is_named() {
     let both = || nvidia(with_kfd());
-    const WHICH: &str = ": say which are meant with `--vendor nvidia` or `--vendor amd`";
+    const WHICH: &str = ": choose with `--vendor nvidia` or `--vendor amd`";
     both().refuses(&[], 4, &format!("this host has GPUs of NVIDIA (procfs: 1) and of AMD (sysfs: 4){WHICH}"));
     assert_eq!(summary(&both(), &["--vendor", "amd"]).0, "sysfs");
     assert_eq!(summary(&both(), &["--vendor", "nvidia"]).0, "procfs");

@@ -99,7 +99,7 @@ fn release_frees_what_nobody_can_judge_and_nothing_of_the_living() {
     host.refuses("release 1", 2, "--force is missing; see `gpu-coord release --help`");
     let pid = owner.pid();
     let says = format!(
-        "device 0 is held by pid {pid}, which lives; end it, or let it give back what it has with `gpu-coord deallocateAll \
+        "device 0 is held by pid {pid}, which is alive; end it, or give back what it holds with `gpu-coord deallocateAll \
          --owner {pid}`"
     );
     host.refuses("release 0-1 --force", 6, &says);

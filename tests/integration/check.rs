@@ -141,7 +141,7 @@ fn files_are_told_apart_and_those_that_are_right_are_not_named() {
     let wrong = MANIFESTS.replace("nvidia.com/gpu.shared: 2", "nvidia.com/gpus: 1");
     let files = [("m.yaml", MANIFESTS), ("right.yaml", ""), ("n.yaml", &wrong)];
     let stdout = format!(
-        "{OVER}n.yaml:23: Deployment trainer, container `train`: `nvidia.com/gpus` is no resource of a device plugin; \
+        "{OVER}n.yaml:23: Deployment trainer, container `train`: `nvidia.com/gpus` is not a resource of a device plugin; \
          did you mean `nvidia.com/gpu`?\n"
     );
     says(&files, "check m.yaml right.yaml n.yaml", 1, &stdout, "");
@@ -273,11 +273,11 @@ fn a_file_that_cannot_be_understood_is_an_error() {
         ("template.yaml", "template.yaml:2:7: has a key that is no text, which says nothing here"),
         (
             "list.yaml",
-            "list.yaml:1:1: is neither a configuration of Flink nor a Kubernetes manifest: keys with values",
+            "list.yaml:1:1: is neither a Flink configuration nor a Kubernetes manifest, which are keys with values",
         ),
         ("bomb.yaml", "bomb.yaml:16:22: more than 500000 values, those that aliases repeat included"),
         ("deep.yaml", "deep.yaml:1:129: values lie within values more than 64 deep"),
-        ("large.yaml", "large.yaml: larger than 4 MiB, and so no configuration"),
+        ("large.yaml", "large.yaml: larger than 4 MiB, so it is not a configuration"),
         (".", "cannot read .: Is a directory (os error 21)"),
         ("none.yaml", "cannot read none.yaml: No such file or directory (os error 2)"),
     ] {

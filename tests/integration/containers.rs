@@ -307,7 +307,7 @@ fn a_container_without_the_record_is_warned() {
     let test = "a_container_without_the_record_is_warned";
     let Some(host) = host(test, 1) else { return };
     let mut container = Container::start(&host, 1, Shared::Directory, &NAMESPACES);
-    let warning = "gpu-coord: warning: /var/tmp/flink-gpu-coordination is on this container's own file system, so that it coordinates with nothing outside; mount the host's file there\n";
+    let warning = "gpu-coord: warning: /var/tmp/flink-gpu-coordination is on this container's own file system, so it coordinates with nothing outside; mount the host's file there\n";
     let line = "unset GPU_COORD_COORDINATION_FILE; gpu-coord allocate 1 --owner 1";
     container.answers(line, &format!("0\n{warning}"));
 }

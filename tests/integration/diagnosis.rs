@@ -66,7 +66,7 @@ fn hidden_processes_are_warned_of() {
 fn a_private_var_tmp_fails() {
     let private = "1 0 8:2 /tmp/systemd-private-0f-flink.service-Xy/tmp /var/tmp rw master:2 - ext4 x rw\n";
     let tree = mounted(private);
-    let problem = "/var/tmp/flink-gpu-coordination: is private to this systemd unit (PrivateTmp=, DynamicUser=), so that it \
+    let problem = "/var/tmp/flink-gpu-coordination: is private to this systemd unit (PrivateTmp=, DynamicUser=), so it \
                    coordinates with nothing outside; set PrivateTmp=no, or name a file in /run or /var/lib with \
                    --coordination-file";
     has(&lines(tree.program(&["doctor", "--source", "simulated:1"])), "fail", "file", problem);
@@ -79,8 +79,8 @@ fn a_record_that_ages_is_warned_of() {
     let record = directory.path().join("record").display().to_string();
     let tree = Tree::new().file("root/usr/lib/tmpfiles.d/tmp.conf", "q /var/tmp 1777 root root 30d\n");
     let aged = format!(
-        "systemd-tmpfiles removes {record} when nobody has touched it for some weeks, although GPUs are held; put a \
-         line `x {record}` into a file of /etc/tmpfiles.d"
+        "systemd-tmpfiles removes {record} when nobody has touched it for some weeks, even if GPUs are held; put a \
+         line `x {record}` into a file in /etc/tmpfiles.d"
     );
     has(&doctor(&tree, &record), "warn", "file", &aged);
     let tree = tree.file("root/etc/tmpfiles.d/gpus.conf", &format!("x {record}\n"));
@@ -97,7 +97,7 @@ fn clocks_that_differ_are_warned_of() {
     let tree = tree.file("root/proc/stat", "btime 4000000000\n");
     fs::create_dir_all(tree.path("root/dev")).unwrap();
     let restored = "the machine was restored from a snapshot, or its clock was set: a line of Flink's script whose pid was \
-                    used again withholds its GPU until that process ends";
+                    reused withholds its GPU until that process ends";
     has(&doctor(&tree, "record"), "warn", "boot", restored);
 }
 
@@ -107,7 +107,7 @@ fn variables_that_hide_devices_are_warned_of() {
         let host = Sandbox::with_gpus(2);
         let mut command = host.program("doctor");
         let hides = format!(
-            "{name}={value} is set here: whoever is started from here is given these alone; unset it, or use \
+            "{name}={value} is set here: processes started from here are granted only these devices; unset it, or use \
              --ignore-visible-devices"
         );
         has(

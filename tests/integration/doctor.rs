@@ -82,7 +82,11 @@ fn what_cannot_be_understood_fails() {
 #[test]
 fn a_file_that_is_not_there_is_no_fault() {
     let host = Sandbox::with_gpus(1);
-    says(&found(&host, "", "file").1, "ok", "coordination is not there yet: the first allocation makes it");
+    says(
+        &found(&host, "", "file").1,
+        "ok",
+        "coordination does not exist yet: the first allocation creates it",
+    );
     assert!(!host.file().exists());
 }
 
@@ -106,7 +110,8 @@ fn flinks_configuration_is_read_where_flink_is() {
     assert_eq!(output.status.code(), Some(4));
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(
-        printed.contains("names Flink's own script, which on 11 devices or more takes one index for another"),
+        printed
+            .contains("names Flink's own script, which mistakes one index for another on 11 devices or more"),
         "{printed}"
     );
     let (status, lines) = found(&host, "--flink-conf missing.yaml", "flink");
@@ -126,7 +131,7 @@ fn two_configurations_of_flink_are_one_too_many() {
     let output = host.command("doctor").env("FLINK_HOME", host.path()).output().unwrap();
     let conf = conf.display();
     let says = format!(
-        "warn  flink        {conf}/config.yaml is looked at, and Flink 1.19 and 1.20 read {conf}/flink-conf.yaml instead; \
+        "warn  flink        {conf}/config.yaml was checked, but Flink 1.19 and 1.20 read {conf}/flink-conf.yaml instead; \
          remove one of them\n"
     );
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -150,7 +155,7 @@ fn a_quota_of_nobody_is_found() {
         "c.yaml:2:40: user `nosuchuser`, who has a quota, is not in /etc/passwd; name the user by number",
     );
     config("team: {nvidia.com/gpu: 1}, user:root: {nvidia.com/gpu: 1}");
-    says(&found(&host, "--config c.yaml", "quotas").1, "ok", "everybody who has a quota is known");
+    says(&found(&host, "--config c.yaml", "quotas").1, "ok", "every user with a quota exists");
 }
 
 #[test]
@@ -180,7 +185,7 @@ fn persistence_mode_is_told_by_whoever_knows() {
     assert_eq!(lines(host(), "nvml"), [on]);
     let off = |devices: &str| {
         format!(
-            "warn  persistence  persistence mode is off on device {devices}, which the driver starts anew for each caller \
+            "warn  persistence  persistence mode is off on device {devices}, which the driver initialises anew for each caller \
              while nobody uses it: turn it on (`nvidia-smi -pm 1`, or nvidia-persistenced)"
         )
     };
@@ -202,8 +207,8 @@ fn persistence_mode_is_told_by_whoever_knows() {
     assert_eq!(told("echo '0, Disabled'; echo '1, Disabled'"), [off("0, 1")]);
     assert_eq!(told("echo '0, Enabled'; echo '1, Enabled'"), [on]);
     let unknown =
-        |why: &str| format!("ok    persistence  whether persistence mode is on cannot be told: {why}");
-    assert_eq!(told("echo '0, [N/A]'; echo '1, Enabled'"), [unknown("nvidia-smi does not tell it")]);
+        |why: &str| format!("ok    persistence  it is not known whether persistence mode is on: {why}");
+    assert_eq!(told("echo '0, [N/A]'; echo '1, Enabled'"), [unknown("nvidia-smi does not report it")]);
     let failed = "nvidia-smi: exit status 9: the driver is not loaded (`no`)";
     assert_eq!(told("echo no; exit 9"), [unknown(failed)]);
     let refused = host().with("REFUSE", "nvmlDeviceGetPersistenceMode:3");
@@ -228,7 +233,7 @@ fn a_directory_in_which_anybody_can_remove_the_record_fails() {
     let (status, lines) = doctor(0o777);
     assert_eq!(status, Some(4));
     let fails = format!(
-        "{directory} is writable for everybody and not sticky, so that anybody can remove the record or put another in its \
+        "{directory} is world-writable and not sticky, so anybody can remove the record or put another in its \
          place; run `chmod +t {directory}`, or name a file elsewhere"
     );
     says(&lines, "fail", &fails);
@@ -255,7 +260,7 @@ fn a_kernel_that_does_not_protect_a_sticky_directory_is_warned_of() {
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let warned: Vec<&str> = text.lines().filter(|line| line.contains("fs.protected")).collect();
-    let expected = "warn  file         fs.protected_regular is 0, so that in open Flink's own script writes to what anybody \
+    let expected = "warn  file         fs.protected_regular is 0, so in open Flink's own script writes to what anybody \
                     has put in the place of the file; set it to 1 with sysctl";
     assert_eq!(warned, [expected], "{text}");
 }

@@ -228,12 +228,12 @@ fn odd_command_lines_are_told_apart() {
     refuses(
         exec(&host, "0 --cgroup", &["true"]),
         2,
-        "--cgroup needs at least one unit: of an owner of none there is no record",
+        "--cgroup needs at least one unit: an owner of no units is not recorded",
     );
     refuses(
         exec(&host, "1 --root .", &["true"]),
         4,
-        "gpu-coord cannot find itself in /proc, which is of another host",
+        "gpu-coord cannot find itself in /proc, which belongs to another host",
     );
     assert!(!host.file().exists());
     // Words are bytes, and behind `--` none of them is an option.
@@ -418,7 +418,7 @@ fn of_several_instances_cuda_uses_one() {
     };
     let run = |amount: u32| Running::start(command(amount)).end();
     assert_eq!(run(1), answer("MIG-a MIG-a\n"));
-    let warning = "gpu-coord: warning: 2 MIG instances for one owner, and CUDA uses one of them alone: ask for 1, or for a larger profile\n";
+    let warning = "gpu-coord: warning: 2 MIG instances for one owner, but CUDA uses only one of them: ask for 1, or for a larger profile\n";
     is_refused_if_strict(command(2), &host.file(), warning);
     assert_eq!(run(2), (End::Exit(0), "MIG-a,MIG-b MIG-a,MIG-b\n".to_owned(), warning.to_owned()));
 }
@@ -475,9 +475,15 @@ fn a_user_that_is_not_there_is_refused() {
     let refused = |user: &str, problem: &str| {
         refuses(exec(&host, &format!("1 --user {user}"), &["true"]), 2, problem);
     };
-    refused("no-such-user", "--user cannot be `no-such-user`: there is no user `no-such-user`");
-    refused("root:no-such-group", "--user cannot be `root:no-such-group`: there is no group `no-such-group`");
-    refused("4294967296:0", "--user cannot be `4294967296:0`: there is no user `4294967296`");
+    refused(
+        "no-such-user",
+        "--user cannot be `no-such-user`: there is no user `no-such-user` in /etc/passwd",
+    );
+    refused(
+        "root:no-such-group",
+        "--user cannot be `root:no-such-group`: there is no group `no-such-group` in /etc/group",
+    );
+    refused("4294967296:0", "--user cannot be `4294967296:0`: there is no user `4294967296` in /etc/passwd");
     assert!(!host.file().exists());
     if !is_root("a_user_that_is_not_there_is_refused") {
         return;
@@ -486,5 +492,5 @@ fn a_user_that_is_not_there_is_refused() {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     command.arg(program.get_program()).args(program.get_args()).current_dir(host.path());
-    refuses(command, 2, "--user takes root, which may run a command as another user");
+    refuses(command, 2, "--user requires root, which may run a command as another user");
 }

@@ -69,7 +69,7 @@ fn in_a_directory_of_all_a_file_with_another_name_is_refused() {
     let line = format!("allocate 1 --owner {}", owner.pid());
     host.answers(&line, "0\n");
     allow_all(host.path());
-    let problem = "has another hard link, so that its contents may be another file's; remove it";
+    let problem = "has another hard link, so its contents may be another file's; remove it";
     host.refuses(&line, 4, &format!("coordination: {problem}"));
     host.command("status").assert().code(0).stderr(format!("gpu-coord: warning: coordination: {problem}\n"));
 }

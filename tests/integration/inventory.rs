@@ -468,7 +468,7 @@ fn a_tool_that_is_not_there_costs_no_process() {
 #[test]
 fn a_vendor_beside_devices_of_any_kind_is_warned_of() {
     let host = Sandbox::with_gpus(1);
-    let warning = "gpu-coord: warning: --vendor amd says nothing of source simulated:1; leave it out\n";
+    let warning = "gpu-coord: warning: --vendor amd has no meaning for source simulated:1; leave it out\n";
     host.command("allocate 1 --vendor amd --no-coordination").assert().code(0).stdout("0\n").stderr(warning);
     is_refused_if_strict(host.program("allocate 1 --vendor amd"), &host.file(), warning);
     host.answers("1 --vendor nvidia", "0\n");

@@ -101,8 +101,7 @@ fn status_answers_while_a_writer_keeps_the_lock() {
     let (host, _holder) = with_one_held();
     let table = host.command("status").assert().code(0).stderr("").get_output().stdout.clone();
     let lock = locked(&host.file());
-    let doubt =
-        "coordination: read without its lock, which a writer keeps; what is shown may be of two moments";
+    let doubt = "coordination: read without its lock, which a writer holds; what is shown may mix two states";
     for line in ["status", "status --deadline 0.1"] {
         let answered = host.command(line).assert().code(0).stdout(table.clone());
         answered.stderr(format!("gpu-coord: warning: {doubt}\n"));

@@ -268,7 +268,7 @@ fn a_named_owner_must_be_a_living_process() {
     for (pid, problem) in [
         (dead_pid(), "does not exist"),
         (zombie.pid(), "has exited (it is a zombie)"),
-        (thread, "is a thread and not a process"),
+        (thread, "is a thread, not a process"),
     ] {
         let message = format!("--owner: pid {pid} {problem}; name the process that holds the units");
         stage.sandbox.refuses(&format!("allocate 1 --owner {pid}"), 2, &message);
@@ -367,7 +367,7 @@ fn a_parent_outside_the_pid_namespace_is_no_owner() {
     let enter = format!("nsenter --target {inside} --pid --mount gpu-coord allocate 1");
     let (code, stdout, stderr) = ended(stage.command(&enter, None));
     let message = "gpu-coord: the parent process is outside this pid namespace (its pid is 0, as under `docker exec`); \
-                   name the process that is to hold the units with --owner PID\n";
+                   name the process that should hold the units with --owner PID\n";
     assert_eq!((code, stdout.as_str(), stderr.as_str()), (4, "", message));
     assert_eq!(ended(stage.command(&format!("{enter} --owner 1"), None)).1, "0\n");
 }
@@ -398,7 +398,12 @@ fn a_proc_that_cannot_tell_is_refused() {
     }
     let stage = Stage::with_gpus(1);
     let allocate = "gpu-coord allocate 1 || exit $?";
-    stage.refuses("unshare --pid --fork --kill-child", allocate, 4, "/proc/: is of another pid namespace");
+    stage.refuses(
+        "unshare --pid --fork --kill-child",
+        allocate,
+        4,
+        "/proc/: belongs to another pid namespace",
+    );
     stage.refuses(
         "unshare --mount",
         &format!("mount -t tmpfs none /proc; {allocate}"),

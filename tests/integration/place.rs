@@ -55,7 +55,7 @@ fn a_directory_of_one_systemd_unit_is_refused() {
     }
     let owner = Process::start();
     let host = with_mounts(PRIVATE_TMP, &owner);
-    let problem = "/var/tmp/flink-gpu-coordination: is private to this systemd unit (PrivateTmp=, DynamicUser=), so that it coordinates with nothing outside; set PrivateTmp=no, or name a file in /run or /var/lib with --coordination-file";
+    let problem = "/var/tmp/flink-gpu-coordination: is private to this systemd unit (PrivateTmp=, DynamicUser=), so it coordinates with nothing outside; set PrivateTmp=no, or name a file in /run or /var/lib with --coordination-file";
     for line in ["allocate 1", "1 --enable-coordination-mode", "deallocateAll"] {
         let refused = (End::Exit(4), String::new(), format!("gpu-coord: {problem}\n"));
         assert_eq!(run(&host, &format!("{line} --owner {}", owner.pid())), refused, "{line}");
@@ -75,7 +75,7 @@ fn a_containers_own_file_system_is_warned_of() {
     }
     let owner = Process::start();
     let host = with_mounts(CONTAINER, &owner);
-    let warning = "gpu-coord: warning: /var/tmp/flink-gpu-coordination is on this container's own file system, so that it coordinates with nothing outside; mount the host's file there\n";
+    let warning = "gpu-coord: warning: /var/tmp/flink-gpu-coordination is on this container's own file system, so it coordinates with nothing outside; mount the host's file there\n";
     let given = "0\nflink-gpu-coordination\n";
     for (line, stdout) in [
         ("status", TABLE),

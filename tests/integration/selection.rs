@@ -324,7 +324,7 @@ fn an_owner_whose_environment_cannot_be_read_is_warned_of() {
     let host = Tree::new().process(10, 1);
     fs::remove_file(host.path("root/proc/10/environ")).unwrap();
     let warning = "gpu-coord: warning: cannot read the environment of pid 10 (No such file or directory (os error 2)); if \
-                   CUDA_VISIBLE_DEVICES or its like is set there, take identities (--print uuid) and not indexes\n";
+                   CUDA_VISIBLE_DEVICES or a similar variable is set there, use identities (--print uuid) instead of indexes\n";
     host.answers("allocate 1 --owner 10", "0\n", warning);
 }
 
@@ -360,7 +360,7 @@ fn what_others_compute_on_is_not_reclaimed_from_the_dead_without_force() {
     for pid in [10, 20] {
         fs::remove_dir_all(host.path(&format!("root/proc/{pid}"))).unwrap();
     }
-    let kept = "index 0 of pid 10: others compute on its device, and may be left of it; --force releases it all the same";
+    let kept = "index 0 of pid 10: others compute on its device, and may be descendants of it; --force releases it anyway";
     let warning = "gpu-coord: warning: pid 30 (train --fast) computes on device 0, which pid 10 held until it ended; \
                    end what is left of it\n";
     let dry = format!("would release index 1 of pid 20\nwould keep {kept}\n");
@@ -378,7 +378,7 @@ fn what_is_not_reclaimed_keeps_the_rest_of_its_grant() {
     host.answers("allocate 2 --owner 10 --devices 0,2", "0,2\n", "");
     let host = host.computes(30, 2);
     fs::remove_dir_all(host.path("root/proc/10")).unwrap();
-    let reason = "others compute on its device, and may be left of it; --force releases it all the same";
+    let reason = "others compute on its device, and may be descendants of it; --force releases it anyway";
     let warning = "gpu-coord: warning: pid 30 (train --fast) computes on device 2, which pid 10 held until it ended; \
                    end what is left of it\n";
     let kept = format!("kept index 0 of pid 10: {reason}\nkept index 2 of pid 10: {reason}\n");
@@ -406,7 +406,7 @@ fn pids_of_another_namespace_are_not_considered() {
     assert_eq!(host.units(), units);
     let verbose = host.command("allocate 1 --owner 10 -v").assert().code(0).stdout("1\n");
     let stderr = String::from_utf8(verbose.get_output().stderr.clone()).unwrap();
-    assert!(stderr.contains("which processes compute on the devices is not considered"), "{stderr}");
+    assert!(stderr.contains("processes that compute on the devices are not considered"), "{stderr}");
 }
 
 #[test]

@@ -51,14 +51,14 @@ fn sorted(of_exec: &[(u32, u32)], taken: &[(u32, u32)]) -> Vec<(u32, u32)> {
 fn short(asked: &str, all: u32, left: u32) -> String {
     format!(
         "{asked} asked for, and of the {all} that `gpu-coord exec` was given {left} are left; ask for more there, or \
-         with --more beside them"
+         for further ones with --more"
     )
 }
 
 fn unknown(grant: &str) -> String {
     format!(
-        "grant `{grant}` of GPU_COORD_GRANT is not in coordination, or its owner has ended (a start script is not to \
-         leave before this is asked); start the command with `gpu-coord exec` again, or unset the variable"
+        "grant `{grant}` of GPU_COORD_GRANT is not in coordination, or its owner has ended (a start script must not \
+         exit before this call); start the command with `gpu-coord exec` again, or unset the variable"
     )
 }
 
@@ -208,8 +208,8 @@ fn more_is_not_what_exec_has_set_its_variables_to() {
 #[test]
 fn an_exec_inside_of_another_says_what_to_do() {
     let host = Sandbox::with_gpus(2);
-    let problem = "gpu-coord: `gpu-coord exec` inside of another passes no units on: ask with `gpu-coord AMOUNT`, or \
-        add --more for units beside those of the other\n";
+    let problem = "gpu-coord: `gpu-coord exec` inside another one cannot use its units: ask with `gpu-coord AMOUNT`, or \
+        add --more for further units\n";
     let asks = "gpu-coord exec 0 -- true; gpu-coord exec 1 -- true";
     let ended = (End::Exit(2), String::new(), problem.to_owned());
     assert_eq!(Running::start(script(&host, "1", asks)).end(), ended);
@@ -372,7 +372,7 @@ fn inside_is_asked_as_exec_was() {
 fn isolation_is_asked_of_exec() {
     let (host, owner) = (Sandbox::with_gpus(1), Process::start());
     let (_running, grant) = given(&host, "1");
-    let problem = "`gpu-coord exec` gave these units without isolation, and its command can open every device; give \
+    let problem = "`gpu-coord exec` took these units without isolation, and its command can open every device; give \
                    --cgroup to `gpu-coord exec`";
     for how in ["--cgroup", "--cgroup=v1", "--cgroup=v2"] {
         refuses(&host, &grant, &format!("1 {how}"), &owner, 5, problem);

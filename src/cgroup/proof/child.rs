@@ -1,4 +1,4 @@
-//! The child of the proof, from fork(2) to its end: system calls and nothing else.
+//! The child of the proof, from fork(2) to its end. It makes only system calls.
 
 #![expect(unsafe_code, reason = "what a child does after fork has no safe form")]
 
@@ -7,23 +7,24 @@ use std::os::fd::RawFd;
 
 use nix::unistd::Pid;
 
-/// What the child is handed: nothing that it would have to allocate for.
+/// What the child needs, so that it does not have to allocate.
 pub(super) struct Task<'a> {
     pub(super) parent: Pid,
-    /// Every descriptor of ours, the lock's among them.
+    /// All our descriptors, including that of the lock.
     pub(super) open: &'a [RawFd],
+    /// `cgroup.procs` of the group.
     pub(super) processes: RawFd,
-    /// Those of the group above, where the node can be made.
+    /// `cgroup.procs` of the group above, where the node can be created.
     pub(super) above: RawFd,
     pub(super) answers: RawFd,
     pub(super) temporary: Option<(&'a CStr, &'a CStr, u64)>,
     pub(super) paths: &'a [CString],
 }
 
-/// The child: enters the group, asks, and ends.
+/// Enters the group, checks access, reports, and exits.
 ///
 /// # Safety
-/// To be called in a child after fork(2), of a program that may have more threads: it makes system calls alone.
+/// Must be called in a child after fork(2). It makes only system calls, since the program may have more threads.
 pub(super) unsafe fn answer(task: &Task<'_>) -> ! {
     // SAFETY: all of them take numbers, or pointers to what the caller allocated.
     unsafe {
@@ -37,8 +38,8 @@ pub(super) unsafe fn answer(task: &Task<'_>) -> ! {
         });
         let say = |word: i32| libc::write(task.answers, word.to_ne_bytes().as_ptr().cast(), 4) == 4;
         let made = task.temporary.map_or(0, |(directory, node, number)| {
-            // We are in the group ourselves if the owner that started us is confined already. Elsewhere it may
-            // fail, and need not be done.
+            // Needed only if the owner that started us is already confined, since then we are in the group ourselves.
+            // Otherwise it may fail.
             libc::write(task.above, c"0".as_ptr().cast(), 1);
             make(directory, node, number)
         });
@@ -57,12 +58,12 @@ pub(super) unsafe fn answer(task: &Task<'_>) -> ! {
     }
 }
 
-/// Makes the node where only this process sees it.
+/// Creates the node where only this process sees it.
 ///
 /// # Safety
 /// As for [`answer`].
 unsafe fn make(directory: &CStr, node: &CStr, number: u64) -> i32 {
-    // SAFETY: the strings end in NUL, and the pointers that may be null are.
+    // SAFETY: the strings are NUL-terminated, and only pointers that may be null are null.
     unsafe {
         let (none, nothing) = (std::ptr::null(), std::ptr::null());
         let is_done = libc::unshare(libc::CLONE_NEWNS) == 0
@@ -78,6 +79,6 @@ fn error_of(result: isize) -> i32 {
     if result >= 0 {
         return 0;
     }
-    // SAFETY: the error number of this thread, which is always there.
+    // SAFETY: the pointer to this thread's errno is always valid.
     unsafe { *libc::__errno_location() }
 }

@@ -1,8 +1,8 @@
 //! A call of bpf(2).
 //!
-//! * A descriptor is closed on exec (the kernel's doing) and is never 0, which some commands take for none.
-//! * Every command gets zeros behind its arguments: a kernel may write to fields that were added later
-//!   (Linux 6.17 writes `revision` at byte 56 of a query, however much was passed).
+//! * The kernel opens descriptors close-on-exec. They are never 0, which some commands take for "none".
+//! * Every command gets zeros after its arguments: a kernel may write to fields that were added later (Linux 6.17 writes
+//!   `revision` at byte 56 of a query, whatever size was passed).
 
 #![expect(unsafe_code, reason = "bpf(2) has no safe wrapper")]
 
@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_long};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// What a command reads and writes, with zeros behind it.
+/// What a command reads and writes, followed by zeros.
 #[repr(C)]
 pub(super) struct Arguments<T> {
     of: T,
@@ -19,15 +19,15 @@ pub(super) struct Arguments<T> {
 
 impl<T> Arguments<T> {
     pub(super) fn new(of: T) -> Arguments<T> {
-        // Padding would be no zeros.
+        // Padding would not be zeros.
         const { assert!(size_of::<T>().is_multiple_of(size_of::<u64>())) };
         Arguments { of, zeros: [0; 8] }
     }
 
     /// # Safety
-    /// What the arguments give the address of must be there, as long as they say.
+    /// Every address in the arguments must point to memory of the size that they state.
     pub(super) unsafe fn call(&mut self, command: c_long) -> io::Result<c_int> {
-        // SAFETY: the kernel reads and writes within the size, and any bits are a value of the arguments.
+        // SAFETY: the kernel reads and writes within the size, and any bits are valid arguments.
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *self, size_of::<Self>()) };
         if result < 0 {
             Err(io::Error::last_os_error())
@@ -37,11 +37,11 @@ impl<T> Arguments<T> {
     }
 
     /// # Safety
-    /// As of `call`; the command is one that makes a descriptor.
+    /// As for `call`; the command must be one that opens a descriptor.
     pub(super) unsafe fn open(&mut self, command: c_long) -> io::Result<OwnedFd> {
-        // SAFETY: as our caller promised; the descriptor is new, and nobody else's.
+        // SAFETY: as our caller promised; the descriptor is new, and nobody else has it.
         let made = unsafe { OwnedFd::from_raw_fd(self.call(command)?) };
-        // A copy is never one of the three streams.
+        // A duplicate is never one of the three standard streams.
         if made.as_raw_fd() <= libc::STDERR_FILENO { made.try_clone() } else { Ok(made) }
     }
 }

@@ -1,4 +1,4 @@
-//! What can be done with device programs that are loaded, through bpf(2).
+//! Operations on loaded device programs, through bpf(2).
 //!
 //! Not here: loading a program (`load`), what it does (`program`), and which are ours (the module above).
 
@@ -20,10 +20,10 @@ const PROG_QUERY: c_long = 16;
 /// `BPF_CGROUP_DEVICE`
 const DEVICE_ATTACHMENT: u32 = 6;
 
-/// `BPF_F_ALLOW_MULTI`: beside other programs, in the group and below it. All of them must allow.
+/// `BPF_F_ALLOW_MULTI`: together with other programs, in the group and below it, all of which must allow.
 pub(super) const ALLOW_MULTI: u32 = 2;
 
-/// As many as one group can have. More are in force together with those above it.
+/// As many programs as one group can have. Together with those of the groups above, more can be in force.
 const ROOM: usize = 64;
 const MOST_ROOM: usize = 1 << 16;
 
@@ -31,7 +31,7 @@ const MOST_ROOM: usize = 1 << 16;
 #[derive(Clone, Copy)]
 pub(super) enum Scope {
     Attached = 0,
-    /// `BPF_F_QUERY_EFFECTIVE`: those of the groups above too.
+    /// `BPF_F_QUERY_EFFECTIVE`: including those of the groups above.
     Effective = 1,
 }
 
@@ -89,8 +89,8 @@ pub(super) fn attach(group: BorrowedFd<'_>, program: BorrowedFd<'_>, flags: u32)
     attachment(PROG_ATTACH, group, program, flags)
 }
 
-/// The program must be known to be one of the group's own: where only one can be attached, the kernel detaches
-/// that, whichever is named.
+/// The program must be one of the group's own: if only one can be attached, the kernel detaches that one, whichever is
+/// named.
 pub(super) fn detach(group: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     attachment(PROG_DETACH, group, program, 0)
 }
@@ -98,11 +98,11 @@ pub(super) fn detach(group: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Resu
 fn attachment(command: c_long, group: BorrowedFd<'_>, program: BorrowedFd<'_>, flags: u32) -> io::Result<()> {
     let (group, program) = (group.as_raw_fd(), program.as_raw_fd());
     let mut arguments = Arguments::new(Attach { group, program, kind: DEVICE_ATTACHMENT, flags });
-    // SAFETY: the arguments have no address.
+    // SAFETY: the arguments contain no address.
     unsafe { arguments.call(command) }.map(|_| ())
 }
 
-/// The identities of programs.
+/// The ids of programs.
 pub(super) fn query(group: BorrowedFd<'_>, scope: Scope) -> io::Result<Vec<u32>> {
     let mut room = ROOM;
     loop {
@@ -124,16 +124,16 @@ fn query_once(group: BorrowedFd<'_>, scope: Scope, room: usize) -> io::Result<Ve
         count: room.try_into().map_err(io::Error::other)?,
         unused: 0,
     });
-    // SAFETY: there is room for as many as said, and it outlives the call.
+    // SAFETY: there is room for `count` ids, and it outlives the call.
     unsafe { arguments.call(PROG_QUERY)? };
-    // The kernel fills the place of one that it failed to take out with a 0.
+    // The kernel puts 0 in the place of a program that it failed to remove.
     ids.retain(|id| *id != 0);
     Ok(ids)
 }
 
-/// A program by its identity, which takes CAP_SYS_ADMIN. `NotFound` if it is gone.
+/// Opens a program by its id, which requires CAP_SYS_ADMIN. `NotFound` if it is gone.
 pub(super) fn fetch(id: u32) -> io::Result<OwnedFd> {
-    // SAFETY: the arguments have no address, and the command makes a descriptor.
+    // SAFETY: the arguments contain no address, and the command opens a descriptor.
     unsafe { Arguments::new(Fetch { id, unused: 0 }).open(PROG_GET_FD_BY_ID) }
 }
 
@@ -146,12 +146,12 @@ pub(super) fn name(program: BorrowedFd<'_>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned())
 }
 
-/// As the kernel runs it; `None` if it does not show it.
+/// The instructions as the kernel runs them; `None` if it does not show them.
 pub(super) fn instructions(program: BorrowedFd<'_>) -> io::Result<Option<Vec<Instruction>>> {
     let size = usize::try_from(inform(program, &mut [])?.size).map_err(io::Error::other)?;
     let mut instructions = vec![Instruction::default(); size / size_of::<Instruction>()];
     let info = inform(program, &mut instructions)?;
-    // It takes the address away from what was blinded, and shows no size without rights. Both it does silently.
+    // The kernel silently clears the address for a blinded program, and the size for a caller without privileges.
     Ok((info.instructions != 0).then_some(instructions))
 }
 
@@ -164,7 +164,7 @@ fn inform(program: BorrowedFd<'_>, instructions: &mut [Instruction]) -> io::Resu
         size: size_of::<Info>() as u32,
         info: &raw mut info as u64,
     });
-    // SAFETY: the kernel writes at most the sizes that both have, any bits are a value, and both outlive it.
+    // SAFETY: the kernel writes at most the sizes of both, any bits are valid, and both outlive the call.
     unsafe { arguments.call(OBJ_GET_INFO_BY_FD)? };
     Ok(info)
 }

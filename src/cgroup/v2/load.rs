@@ -34,7 +34,7 @@ struct Load {
     name: [u8; 16],
 }
 
-/// The name has at most 15 letters, digits or `_`.
+/// `name`: at most 15 letters, digits or `_`.
 pub(super) fn load(name: &str, instructions: &[Instruction]) -> io::Result<OwnedFd> {
     match load_once(name, instructions, &mut []) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => match Raised::own() {
@@ -58,11 +58,11 @@ fn load_once(name: &str, instructions: &[Instruction], log: &mut [u8]) -> io::Re
         load.log = log.as_mut_ptr() as u64;
     }
     let mut arguments = Arguments::new(load);
-    // SAFETY: instructions and log are as long as said, the license ends with a zero, and all outlive it.
+    // SAFETY: instructions and log have the stated sizes, the license is NUL-terminated, and all outlive the call.
     persist(|| unsafe { arguments.open(PROG_LOAD) })
 }
 
-/// The kernel gives up a load when a signal comes in between.
+/// Tries again if a signal interrupted the kernel while it loaded the program.
 fn persist<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let is_interrupted = |error: &io::Error| error.raw_os_error() == Some(libc::EAGAIN);
     let mut outcome = attempt();
@@ -75,7 +75,7 @@ fn persist<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     outcome
 }
 
-/// With what the verifier says about it, which it is asked for a second time: a log costs time.
+/// Adds the verifier's explanation, for which the program is loaded a second time, since a log costs time.
 fn explained(error: io::Error, name: &str, instructions: &[Instruction]) -> io::Error {
     let mut log = vec![0; LOG_SIZE];
     let _ = load_once(name, instructions, &mut log);

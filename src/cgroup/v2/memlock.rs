@@ -1,18 +1,18 @@
-//! The limit of locked memory, which Linux before 5.11 counts programs of BPF by.
+//! The limit on locked memory, against which Linux before 5.11 counts BPF programs.
 
 #![expect(unsafe_code, reason = "prlimit(2) has no safe wrapper in the features of nix that we use")]
 
 use std::io;
 use std::ptr;
 
-/// As high as may be for as long as this lives. It is put back, since what we run inherits it.
+/// The limit, raised as far as possible while this value lives. It is restored, since programs that we run inherit it.
 pub(super) struct Raised {
     process: libc::pid_t,
     before: libc::rlimit,
 }
 
 impl Raised {
-    /// Of our own process. Fails where it is no limit that is in the way, and where it cannot be raised.
+    /// Raises our own limit. Fails if there is no limit, or if it cannot be raised.
     pub(super) fn own() -> io::Result<Raised> {
         Raised::of(0)
     }
@@ -23,7 +23,7 @@ impl Raised {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let none = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-        // More than the hard limit takes CAP_SYS_RESOURCE.
+        // Raising the hard limit requires CAP_SYS_RESOURCE.
         let highest = libc::rlimit { rlim_cur: before.rlim_max, ..before };
         exchange(process, Some(&none)).or_else(|_| exchange(process, Some(&highest)))?;
         Ok(Raised { process, before })
@@ -37,11 +37,11 @@ impl Drop for Raised {
     }
 }
 
-/// The limit before. 0 is our own process.
+/// Sets the limit if one is given; returns the previous one. Process 0 is our own.
 fn exchange(process: libc::pid_t, limit: Option<&libc::rlimit>) -> io::Result<libc::rlimit> {
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let limit = limit.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: one is null or a limit, the other a limit to be written to, and both outlive the call.
+    // SAFETY: one pointer is null or points to a limit, the other to one that is written, and both outlive the call.
     let result = unsafe { libc::prlimit(process, libc::RLIMIT_MEMLOCK, limit, &raw mut before) };
     if result == 0 { Ok(before) } else { Err(io::Error::last_os_error()) }
 }

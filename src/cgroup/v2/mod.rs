@@ -1,13 +1,12 @@
-//! cgroup v2: a program of ours in the kernel decides what the processes of a group may open.
+//! cgroup v2: a BPF program of ours decides what the processes of a group may open.
 //!
-//! * The program belongs to the group, outlives us, and goes with the group.
-//! * It is one beside others and can only deny: all programs of a group and of those above it must allow. None
-//!   that was in force is out of force when ours is (`what_an_override_above_denies_stays_denied`).
-//! * Only what bears our name and is of our form is ever detached (`a_program_of_another_stays`).
-//! * While one denylist takes the place of another, both are in force
-//!   (`a_later_denylist_replaces_an_earlier_one`).
+//! * The program belongs to the group: it outlives us and goes away with the group.
+//! * It is one of several and can only deny: all programs of the group and of the groups above must allow. Attaching
+//!   ours never disables another one (`what_an_override_above_denies_stays_denied`).
+//! * A program is detached only if it has our name and our form (`a_program_of_another_stays`).
+//! * While one denylist replaces another, both are in force (`a_later_denylist_replaces_an_earlier_one`).
 //!
-//! Not here: which group, and that what is denied cannot be opened, which the caller proves.
+//! Not here: which group it is, and the proof that what is denied cannot be opened.
 
 mod arguments;
 mod bpf;
@@ -32,7 +31,7 @@ use bpf::Scope;
 use load::load;
 use program::{decode, is_blinded, program, union};
 
-/// By which we know our programs.
+/// The name of our programs.
 const NAME: &str = "gpu_coord";
 
 /// An attached program of ours.
@@ -42,15 +41,15 @@ struct Ours {
     denied: Option<Denylist>,
 }
 
-/// Denies the processes of the group, and of the groups below it, these devices and no others.
+/// Denies these devices and no others to the processes of the group and of the groups below it.
 ///
-/// After an error what was in force before still is; if an earlier program of ours could not be taken away, or
-/// a new one not again, more is denied.
+/// After an error everything that was denied before still is. More may be denied, if an earlier or the new program of
+/// ours could not be detached.
 pub(crate) fn deny(group: &Path, denied: &Denylist) -> Result<(), Error> {
     at(group, try_deny(group, denied))
 }
 
-/// Takes our programs away. Nothing to do is no error, and neither is a group that is gone.
+/// Detaches our programs. It is no error if there are none, or if the group is gone.
 pub(crate) fn lift(group: &Path) -> Result<(), Error> {
     match try_lift(group) {
         Err(_) if is_gone(group) => Ok(()),
@@ -58,7 +57,7 @@ pub(crate) fn lift(group: &Path) -> Result<(), Error> {
     }
 }
 
-/// What our programs of this group deny, as the kernel has them; `None` if there are none.
+/// What our programs in this group deny, read back from the kernel; `None` if there are none.
 pub(crate) fn denied(group: &Path) -> Result<Option<Denylist>, Error> {
     at(group, try_denied(group))
 }
@@ -71,7 +70,7 @@ fn try_deny(group: &Path, denied: &Denylist) -> Result<(), String> {
     let directory = open(group)?;
     refuse_root(group)?;
     let instructions = program(denied).ok_or_else(|| problem::too_large(denied))?;
-    // First of all, since it tells best what right is missing.
+    // Done first, since its error says best which privilege is missing.
     let new = load(NAME, &instructions).map_err(|error| problem::not_loaded(&error))?;
     let old = ours(directory.as_fd())?;
     attach(directory.as_fd(), new.as_fd())?;
@@ -102,9 +101,9 @@ fn open(group: &Path) -> Result<File, String> {
     }
 }
 
-/// The kernel would take a program for the root, and the whole host would be denied the devices.
+/// The kernel would accept a program for the root, which would deny the devices to the whole host.
 fn refuse_root(group: &Path) -> Result<(), String> {
-    // Every other group has it.
+    // Every group but the root has it.
     match fs::exists(group.join("cgroup.events")) {
         Ok(true) => Ok(()),
         Ok(false) => Err(problem::ROOT.to_owned()),
@@ -116,7 +115,7 @@ fn is_gone(group: &Path) -> bool {
     matches!(fs::exists(group), Ok(false))
 }
 
-/// Beside what is in force, all of which is so afterwards too; or the program is not attached.
+/// Attaches the program. Everything that was in force before still is afterwards, or else the program is detached again.
 fn attach(group: BorrowedFd<'_>, new: BorrowedFd<'_>) -> Result<(), String> {
     let before = effective(group)?;
     bpf::attach(group, new, bpf::ALLOW_MULTI).map_err(|error| problem::not_attached(&error))?;
@@ -139,7 +138,7 @@ fn effective(group: BorrowedFd<'_>) -> Result<Vec<u32>, String> {
     bpf::query(group, Scope::Effective).map_err(|error| problem::not_read(&error))
 }
 
-/// All are tried; the error is the first.
+/// Tries to detach all of them; returns the first error.
 fn detach(group: BorrowedFd<'_>, old: &[Ours]) -> io::Result<()> {
     let detached = old.iter().map(|old| match bpf::detach(group, old.program.as_fd()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -148,7 +147,7 @@ fn detach(group: BorrowedFd<'_>, old: &[Ours]) -> io::Result<()> {
     detached.fold(Ok(()), Result::and)
 }
 
-/// The group's own alone, and not those above it.
+/// Our programs in this group, without those of the groups above.
 fn ours(group: BorrowedFd<'_>) -> Result<Vec<Ours>, String> {
     let ids = bpf::query(group, Scope::Attached);
     let ours = ids.and_then(|ids| ids.into_iter().filter_map(|id| our_program(id).transpose()).collect());
@@ -159,7 +158,7 @@ fn our_program(id: u32) -> io::Result<Option<Ours>> {
     let program = match bpf::fetch(id) {
         Ok(program) => program,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // A security module keeps it from us, as it would not keep ours.
+        // A security module hides it from us. It would not hide one of ours.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && may_fetch() => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -167,14 +166,14 @@ fn our_program(id: u32) -> io::Result<Option<Ours>> {
         return Ok(None);
     }
     match bpf::instructions(program.as_fd())?.filter(|shown| !is_blinded(shown)) {
-        // By its name alone: on a hardened host it could never be taken away else.
+        // Recognised by its name alone: otherwise it could never be detached on a hardened host.
         None => Ok(Some(Ours { program, denied: None })),
-        // One of our name and of another form is not ours.
+        // A program with our name but a different form is not ours.
         Some(shown) => Ok(decode(&shown).map(|denied| Ours { program, denied: Some(denied) })),
     }
 }
 
-/// Rights are looked at before the identity is looked for, and there is no program of this one.
+/// Whether we have the privilege to open programs. It is checked before the id is looked up, and no program has this id.
 fn may_fetch() -> bool {
     bpf::fetch(u32::MAX).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }

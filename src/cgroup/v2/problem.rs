@@ -1,25 +1,25 @@
-//! What a refusal of the kernel means, in words that say what to do. Who reads it is told the group before.
+//! What a refusal of the kernel means, in words that say what to do. The message begins with the group.
 
 use std::io;
 
 use crate::cgroup::denylist::Denylist;
 
-pub(super) const NO_GROUP: &str = "is no control group of cgroup v2";
+pub(super) const NO_GROUP: &str = "is not a control group of cgroup v2";
 
 pub(super) const ROOT: &str =
-    "is the root of the control groups, which holds the whole host; name a group below it";
+    "is the root of the control groups, which contains the whole host; name a group below it";
 
 pub(super) const NOT_IN_FORCE: &str =
-    "a device program was attached, and the kernel did not put it in force; it was detached again";
+    "a device program was attached but did not take effect; it was detached again";
 
-/// The kernel lets a program below take the place of such a one.
+/// With that flag the kernel lets a program below override the one above.
 pub(super) const OVERRIDES: &str = "a device program above it, attached with BPF_F_ALLOW_OVERRIDE, \
     would no longer be in force; attach that one with BPF_F_ALLOW_MULTI";
 
 pub(super) const NOT_SHOWN: &str = "the kernel does not show what the device program of gpu-coord denies: that \
     takes CAP_SYS_ADMIN in the initial user namespace, and net.core.bpf_jit_harden below 2 when it was loaded";
 
-/// The program was loaded before, so that rights are not what is missing.
+/// The program has been loaded, so it is not a privilege that is missing.
 const FORBIDDEN: &str = "no device program can be attached: one without BPF_F_ALLOW_MULTI is attached to it or \
     above it, and forbids others; attach that one with BPF_F_ALLOW_MULTI";
 
@@ -64,7 +64,7 @@ pub(super) fn not_read(error: &io::Error) -> String {
     }
 }
 
-/// After what is wanted was attached.
+/// The new program is attached, but an earlier one could not be detached.
 pub(super) fn not_replaced(error: &io::Error) -> String {
     format!(
         "more is denied than should be: an earlier device program of gpu-coord cannot be detached ({error}); \

@@ -1,16 +1,16 @@
-//! A denylist as a program for the kernel (`BPF_PROG_TYPE_CGROUP_DEVICE`), and back: pure.
+//! Translates a denylist into a program for the kernel (`BPF_PROG_TYPE_CGROUP_DEVICE`), and back: pure.
 //!
-//! The kernel runs it each time that a process of the group opens or makes a device node, with the type of the
-//! device, the kind of access, major and minor; 1 lets it. Every kind of access to the denied character devices
-//! is refused, and nothing else is (`it_denies_what_the_list_denies`).
+//! The kernel runs the program whenever a process of the group opens or creates a device node, and passes the type of
+//! device, the kind of access, major and minor; the result 1 allows it. The program refuses every kind of access to the
+//! denied character devices, and nothing else (`it_denies_what_the_list_denies`).
 //!
 //! Invariants:
-//! * One denylist has one program, so that a program is ours exactly if what it seems to say is made into the
-//!   same instructions again (`what_differs_anywhere_is_not_ours`).
-//! * Every instruction can be reached: the verifier takes out what it finds dead, and the kernel would show
-//!   another program than was loaded (`what_is_denied_is_read_back`).
+//! * Each denylist has exactly one program. So a program is ours exactly if the denylist decoded from it is translated
+//!   into the same instructions again (`what_differs_anywhere_is_not_ours`).
+//! * Every instruction is reachable: the verifier removes dead code, and the kernel would then show a different program
+//!   from the one that was loaded (`what_is_denied_is_read_back`).
 //!
-//! Not here: loading it (`load`), and what else makes a program ours (the module above).
+//! Not here: loading it (`load`), and what else identifies a program as ours (the module above).
 
 use crate::cgroup::denylist::{Denylist, Span};
 
@@ -21,13 +21,13 @@ pub(super) struct Instruction {
     code: u8,
     /// The destination and the source, four bits each.
     registers: u8,
-    /// Of a jump: how many instructions are left out.
+    /// For a jump: how many instructions it skips.
     offset: i16,
     immediate: i32,
 }
 
-/// As many as Linux before 5.2 takes: 4,000 lone minors, or 2,000 ranges. It may find a list of more than a
-/// thousand tests too complex, and then says so; one of all MIG instances of 32 cards has a few hundred.
+/// The limit of Linux before 5.2, enough for 4,000 single minors or 2,000 ranges. Such a kernel may reject a list of more
+/// than a thousand tests as too complex, and says so; a list of all MIG instances of 32 cards has a few hundred.
 const MOST_INSTRUCTIONS: usize = 4096;
 /// 12 bits of major, 20 of minor.
 const LAST_MAJOR: u32 = 0xfff;
@@ -38,7 +38,7 @@ const CONTEXT: u8 = 1;
 const TYPE: u8 = 2;
 const MAJOR: u8 = 4;
 const MINOR: u8 = 5;
-/// The register of the kernel's own that the verifier lets no program name.
+/// A register that only the kernel uses; the verifier rejects programs that name it.
 const KERNELS_OWN: u8 = 11;
 
 const LOAD_WORD: u8 = 0x61;
@@ -47,7 +47,7 @@ const AND: u8 = 0x57;
 const EXIT: u8 = 0x95;
 const JUMP_IF_EQUAL: u8 = 0x15;
 const JUMP_IF_NOT_EQUAL: u8 = 0x55;
-/// Both without a sign.
+/// Both are unsigned comparisons.
 const JUMP_IF_LESS: u8 = 0xa5;
 const JUMP_IF_NOT_GREATER: u8 = 0xb5;
 
@@ -63,7 +63,7 @@ enum Target {
     Past(usize),
 }
 
-/// A jump whose offset is known once all are there.
+/// A jump whose offset is computed once all jumps are known.
 struct Jump {
     code: u8,
     register: u8,
@@ -71,7 +71,7 @@ struct Jump {
     target: Target,
 }
 
-/// `None` if it would be too large, or a number is none that a device can have.
+/// `None` if it would be too large, or if a number is not one that a device can have.
 pub(super) fn program(denied: &Denylist) -> Option<Vec<Instruction>> {
     let spans = merged(&denied.spans);
     let is_possible =
@@ -90,7 +90,7 @@ pub(super) fn program(denied: &Denylist) -> Option<Vec<Instruction>> {
     (instructions.len() <= MOST_INSTRUCTIONS).then_some(instructions)
 }
 
-/// `None` for a program that is not of ours.
+/// `None` for a program that is not ours.
 pub(super) fn decode(instructions: &[Instruction]) -> Option<Denylist> {
     let denied = Denylist { spans: spans(instructions) };
     (program(&denied)? == instructions).then_some(denied)
@@ -108,7 +108,7 @@ pub(super) fn union(lists: impl IntoIterator<Item = Denylist>) -> Denylist {
     Denylist { spans: merged(&spans) }
 }
 
-/// In order, and none touches another.
+/// Sorts the spans and merges those that touch.
 fn merged(spans: &[Span]) -> Vec<Span> {
     let mut sorted = spans.to_vec();
     sorted.sort_unstable();
@@ -124,7 +124,7 @@ fn merged(spans: &[Span]) -> Vec<Span> {
     merged
 }
 
-/// Leaves major and minor in registers; what is no character device is allowed at once.
+/// Loads major and minor into registers, and allows at once what is not a character device.
 fn header() -> Vec<Instruction> {
     let load = |register, offset| Instruction {
         code: LOAD_WORD,
@@ -138,7 +138,7 @@ fn header() -> Vec<Instruction> {
     vec![load(TYPE, 0), plain(AND, TYPE, 0xffff), is_character, allow, exit, load(MAJOR, 4), load(MINOR, 8)]
 }
 
-/// The tests of one major. A minor that none of them is true for goes on to the next major, which differs.
+/// The tests for one major. If none of them matches, the test for the next major follows, which cannot match either.
 fn major(spans: &[Span]) -> Vec<Jump> {
     let mut tests: Vec<Jump> = spans.iter().flat_map(tests).collect();
     let past = Target::Past(tests.len());
@@ -146,7 +146,7 @@ fn major(spans: &[Span]) -> Vec<Jump> {
     tests
 }
 
-/// Those before have smaller minors, those after have larger ones.
+/// The tests for one span. The spans are ascending, so a minor below this one is allowed.
 fn tests(span: &Span) -> Vec<Jump> {
     let minor = |code, number, target| Jump { code, register: MINOR, number, target };
     if span.first == span.last {
@@ -157,7 +157,7 @@ fn tests(span: &Span) -> Vec<Jump> {
     vec![below, within]
 }
 
-/// `at` of `count` jumps, which the verdicts follow.
+/// The jump at position `at` of `count` jumps, which are followed by the verdicts.
 fn instruction(jump: &Jump, at: usize, count: usize) -> Option<Instruction> {
     let following = count - at - 1;
     let past = match jump.target {
@@ -172,12 +172,12 @@ fn verdict(result: u32) -> [Instruction; 2] {
     [plain(MOVE, RESULT, result), plain(EXIT, 0, 0)]
 }
 
-/// No number here is above 20 bits.
+/// An instruction without an offset. `number` has at most 20 bits.
 fn plain(code: u8, register: u8, number: u32) -> Instruction {
     Instruction { code, registers: register, offset: 0, immediate: number.cast_signed() }
 }
 
-/// What the tests of a program of ours are about.
+/// The spans that the tests of one of our programs check.
 fn spans(instructions: &[Instruction]) -> Vec<Span> {
     let (mut major, mut first, mut spans) = (0, 0, Vec::new());
     for instruction in instructions {

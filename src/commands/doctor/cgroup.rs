@@ -1,4 +1,4 @@
-//! Isolation: whether it is to be had, tried out on nobody.
+//! Isolation: whether it is available. Tried out without confining anybody.
 
 use super::{Context, Findings};
 use crate::cgroup;
@@ -8,7 +8,7 @@ use crate::host::owner;
 
 const CHECK: &str = "cgroup";
 
-/// Not to be had is no fault of a host where nobody asks for it.
+/// If isolation is not available, that is not a fault, since nobody may need it.
 pub(super) fn look(context: &Context<'_>, findings: &mut Findings) {
     let host = &context.host;
     let Some(own) = owner::of(host, std::process::id()).filter(|_| host.is_here()) else {
@@ -16,15 +16,13 @@ pub(super) fn look(context: &Context<'_>, findings: &mut Findings) {
     };
     for version in [Version::V1, Version::V2] {
         match cgroup::try_out(host, &own, version, context.deadline) {
-            Ok(()) => findings.ok(
-                CHECK,
-                format!("--cgroup={version} denies, as it is proven with a device that is not there"),
-            ),
+            Ok(()) => findings
+                .ok(CHECK, format!("--cgroup={version} works: proven with a device that does not exist")),
             Err(error @ Error::Deadline { .. }) => {
                 findings.warn(CHECK, format!("--cgroup={version} could not be tried: {}", error.chain()));
             }
             Err(error) => {
-                findings.ok(CHECK, format!("--cgroup={version} is not to be had: {}", error.chain()))
+                findings.ok(CHECK, format!("--cgroup={version} is not available: {}", error.chain()))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The sources of devices: which answers, how long it takes, and what is not well.
+//! The sources of devices: which one answers, how long that takes, and which devices are sick.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::inventory::{self, Vendor};
 use crate::notes::Notes;
 use crate::sharing::Resources;
 
-/// Longer than this a driver takes that loads its firmware for each question.
+/// A driver that takes longer than this probably initialises its GPUs for each query.
 const SLOW: Duration = Duration::from_secs(1);
 
 pub(super) fn look(
@@ -35,12 +35,12 @@ pub(super) fn look(
             if took > SLOW {
                 findings.warn(
                     "source",
-                    "the driver takes its time: turn persistence mode on (`nvidia-smi -pm 1`, or \
+                    "the driver is slow: turn persistence mode on (`nvidia-smi -pm 1`, or \
                      nvidia-persistenced)",
                 );
             }
             if Vendor::of(&inventory.source) == Some(Vendor::Nvidia) {
-                // The half of the time that is left, so that a tool that hangs leaves the rest of the checks theirs.
+                // Half of the time that is left, so that a tool that hangs leaves time for the other checks.
                 let limit = context.deadline.left() / 2;
                 persistence(inventory::persistence(&inventory, &context.settings(options), limit), findings);
             }
@@ -49,13 +49,13 @@ pub(super) fn look(
     }
 }
 
-/// Whether NVIDIA's driver stays started while nobody uses it.
+/// Whether NVIDIA's driver keeps its GPUs initialised while nobody uses them.
 fn persistence(told: Result<Vec<(u32, bool)>, String>, findings: &mut Findings) {
     const CHECK: &str = "persistence";
     let modes = match told {
         Ok(modes) => modes,
         Err(why) => {
-            return findings.ok(CHECK, format!("whether persistence mode is on cannot be told: {why}"));
+            return findings.ok(CHECK, format!("it is not known whether persistence mode is on: {why}"));
         }
     };
     let off: Vec<String> =
@@ -66,7 +66,7 @@ fn persistence(told: Result<Vec<(u32, bool)>, String>, findings: &mut Findings) 
     findings.warn(
         CHECK,
         format!(
-            "persistence mode is off on device {}, which the driver starts anew for each caller while nobody \
+            "persistence mode is off on device {}, which the driver initialises anew for each caller while nobody \
              uses it: turn it on (`nvidia-smi -pm 1`, or nvidia-persistenced)",
             off.join(", ")
         ),

@@ -1,4 +1,4 @@
-//! The directory of the coordination file: who else can remove the file, or put another in its place.
+//! The directory of the coordination file: who else can remove the file or replace it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,14 +11,14 @@ use crate::host::{Host, mounts};
 
 const CHECK: &str = "file";
 
-/// proc_sys_fs(5): what others may do in a directory that everybody can write to and that is sticky.
+/// Kernel settings, and what they prevent in a sticky, world-writable directory (proc_sys_fs(5)).
 const PROTECTIONS: [(&str, &str); 3] = [
     ("protected_regular", "Flink's own script writes to what anybody has put in the place of the file"),
     ("protected_symlinks", "Flink's own script follows a link that anybody has put in the place of the file"),
     ("protected_hardlinks", "anybody can give the file a second name, and then it is refused"),
 ];
 
-/// `path`: the coordination file, which need not be there.
+/// `path`: the coordination file, which need not exist.
 pub(super) fn look(context: &Context<'_>, path: &Path, findings: &mut Findings) {
     let directory = mounts::directory(path);
     let Ok(metadata) = fs::metadata(directory) else { return };
@@ -33,7 +33,7 @@ pub(super) fn look(context: &Context<'_>, path: &Path, findings: &mut Findings) 
         Some(Danger::Anybody) => findings.fail(
             CHECK,
             format!(
-                "{shown} is writable for everybody and not sticky, so that anybody can remove the record or \
+                "{shown} is world-writable and not sticky, so anybody can remove the record or \
                  put another in its place; run `chmod +t {shown}`, or name a file elsewhere"
             ),
         ),
@@ -53,11 +53,11 @@ pub(super) fn look(context: &Context<'_>, path: &Path, findings: &mut Findings) 
     }
 }
 
-/// What a directory lets whom do.
+/// Who can do what in a directory.
 struct Sight {
     mode: u32,
     uid: u32,
-    /// Who can do to the file what they like anyhow, beside root.
+    /// The users, besides root, that can change the file anyway.
     trusted: Vec<u32>,
 }
 
@@ -84,15 +84,13 @@ impl Sight {
     }
 }
 
-/// Where a kernel does not know one of them, nothing is said of it.
+/// Settings that the kernel does not know are skipped.
 fn protections(host: &Host, directory: &str, findings: &mut Findings) {
     for (name, what) in PROTECTIONS {
         let value = fs::read_to_string(host.proc(format!("sys/fs/{name}")));
         if value.is_ok_and(|value| value.trim() == "0") {
-            findings.warn(
-                CHECK,
-                format!("fs.{name} is 0, so that in {directory} {what}; set it to 1 with sysctl"),
-            );
+            findings
+                .warn(CHECK, format!("fs.{name} is 0, so in {directory} {what}; set it to 1 with sysctl"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The coordination file: where it is, whose it is, whether it can be locked, and who else removes it.
+//! The coordination file: where it is, who owns it, whether it can be locked, and what else may remove it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use crate::notes::Notes;
 
 const CHECK: &str = "file";
 
-/// Whether the record can be looked at.
+/// Returns whether there is a record to look at.
 pub(super) fn look(context: &Context<'_>, path: &Path, findings: &mut Findings) -> bool {
     let mut notes = Notes::default();
     if let Err(error) = context.check_place(path, &mut notes) {
@@ -39,11 +39,11 @@ pub(super) fn look(context: &Context<'_>, path: &Path, findings: &mut Findings) 
         return false;
     }
     directory::look(context, path, findings);
-    // Who keeps the lock leaves the other checks their time.
+    // Half of the time, so that a held lock leaves time for the other checks.
     let deadline = Deadline::after(context.deadline.left() / 2);
     match Ledger::open_existing(&context.host, path, None, deadline) {
         Ok(None) => {
-            findings.ok(CHECK, format!("{shown} is not there yet: the first allocation makes it"));
+            findings.ok(CHECK, format!("{shown} does not exist yet: the first allocation creates it"));
             false
         }
         Ok(Some(_)) => {
@@ -62,8 +62,8 @@ fn whose(path: &Path) -> String {
     format!(" (mode {:04o}, uid {}, gid {})", metadata.mode() & 0o7777, metadata.uid(), metadata.gid())
 }
 
-/// systemd-tmpfiles removes what nobody has touched for 10 days below `/tmp`, and for 30 below `/var/tmp`, and with
-/// it the record of who holds what (tmpfiles.d(5)).
+/// systemd-tmpfiles removes files that nobody has touched for 10 days below `/tmp`, and for 30 days below `/var/tmp`
+/// (tmpfiles.d(5)), and with them the record of who holds what.
 fn aging(host: &Host, path: &Path, findings: &mut Findings) {
     let is_aged = path.starts_with("/tmp") || path.starts_with("/var/tmp");
     let directories = ["etc/tmpfiles.d", "run/tmpfiles.d", "usr/lib/tmpfiles.d"].map(|name| host.path(name));
@@ -80,15 +80,15 @@ fn aging(host: &Host, path: &Path, findings: &mut Findings) {
     findings.warn(
         CHECK,
         format!(
-            "systemd-tmpfiles removes {} when nobody has touched it for some weeks, although GPUs are held; put a \
-             line `x {}` into a file of /etc/tmpfiles.d",
+            "systemd-tmpfiles removes {} when nobody has touched it for some weeks, even if GPUs are held; put a \
+             line `x {}` into a file in /etc/tmpfiles.d",
             path.display(),
             path.display()
         ),
     );
 }
 
-/// Lines of type `x` and `X` keep a path from being removed, and so does one that makes it.
+/// Lines of type `x` and `X` keep a path from being removed, and so does one that creates it.
 fn keeps(line: &str, path: &Path) -> bool {
     let mut words = line.split_ascii_whitespace();
     let (kind, named) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());

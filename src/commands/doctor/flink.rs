@@ -1,4 +1,4 @@
-//! Flink's configuration, where one is named or `$FLINK_HOME` says where Flink is.
+//! Flink's configuration, if one is named or `$FLINK_HOME` says where Flink is.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::sharing::Resources;
 const CHECK: &str = "flink";
 /// Flink's own script, by the end of its name.
 const STOCK_SCRIPT: &str = "nvidia-gpu-discovery.sh";
-/// From so many devices on its patterns take one index for another: `1` for `11`.
+/// With so many devices or more, the script's patterns mistake one index for another: `1` for `11`.
 const MANY: usize = 11;
 
 pub(super) fn look(
@@ -38,13 +38,13 @@ pub(super) fn look(
             let place = format!("{}:{}:{}", path.display(), problem.line, problem.column);
             findings.fail(CHECK, format!("{place}: {}", problem.text));
         }
-        Ok(found) if found.is_empty() => findings.ok(CHECK, format!("{} is right", path.display())),
+        Ok(found) if found.is_empty() => findings.ok(CHECK, format!("{} is correct", path.display())),
         Ok(found) => check::lines(&path, &found).lines().for_each(|line| findings.warn(CHECK, line)),
     }
     stock_script(&path, &contents, devices, findings);
 }
 
-/// `config.yaml`, else `flink-conf.yaml`: which of two is read depends on Flink's version.
+/// `config.yaml`, else `flink-conf.yaml`. If both exist, Flink's version decides which one it reads.
 fn configured(context: &Context<'_>, findings: &mut Findings) -> Option<PathBuf> {
     let directory = Path::new(context.surroundings.flink_home.as_ref()?).join("conf");
     let files = ["config.yaml", "flink-conf.yaml"].map(|name| directory.join(name));
@@ -54,9 +54,7 @@ fn configured(context: &Context<'_>, findings: &mut Findings) -> Option<PathBuf>
         let (first, second) = (first.display(), second.display());
         findings.warn(
             CHECK,
-            format!(
-                "{first} is looked at, and Flink 1.19 and 1.20 read {second} instead; remove one of them"
-            ),
+            format!("{first} was checked, but Flink 1.19 and 1.20 read {second} instead; remove one of them"),
         );
     }
     Some(first)
@@ -76,8 +74,8 @@ fn stock_script(
         (false, _) => {}
         (true, true) => findings.fail(
             CHECK,
-            format!("{path} names Flink's own script, which on {MANY} devices or more takes one index for \
-                     another; set discovery-script.path to gpu-coord"),
+            format!("{path} names Flink's own script, which mistakes one index for another on {MANY} devices or \
+                     more; set discovery-script.path to gpu-coord"),
         ),
         (true, false) => findings.warn(
             CHECK,

@@ -1,7 +1,7 @@
-//! `gpu-coord doctor`: is this host set up right, and if not, what to do.
+//! `gpu-coord doctor`: whether this host is set up correctly, and what to do if not.
 //!
-//! A line for each thing that was looked at, and what to do about it in the same line. Nothing is changed, but for
-//! a control group that is made to be tried out, and removed again.
+//! It prints a line for each check, which also says what to do. Nothing is changed, except that a control group is
+//! created for a trial and removed again.
 
 mod cgroup;
 mod devices;
@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::notes::Notes;
 use crate::plain;
 
-/// How a thing was found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
@@ -40,7 +40,7 @@ impl Verdict {
     }
 }
 
-/// One thing that was looked at.
+/// One check, with its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Finding {
     check: &'static str,
@@ -48,7 +48,7 @@ struct Finding {
     text: String,
 }
 
-/// What was found so far.
+/// The results so far.
 #[derive(Debug, Default, Serialize)]
 struct Findings {
     #[serde(rename = "checks")]

@@ -1,11 +1,11 @@
-//! What owners are judged by: processes, boots and clocks; and what hides devices from us.
+//! What owners are judged by: processes, boots and clocks. Also what hides devices from us.
 
 use std::time::Duration;
 
 use super::{Context, Findings};
 use crate::visible::Variables;
 
-/// The two clocks of a boot differ by less on a host that was not restored from a snapshot.
+/// On a host that was not restored from a snapshot, the two clocks of a boot differ by less than this.
 const APART: Duration = Duration::from_secs(60);
 
 pub(super) fn look(context: &Context<'_>, findings: &mut Findings) {
@@ -32,15 +32,15 @@ pub(super) fn look(context: &Context<'_>, findings: &mut Findings) {
         Some(_) => findings.ok("boot", "boots can be told apart"),
         None => findings.warn(
             "boot",
-            "the kernel's boot id cannot be had (a container mounts one of its own): what is left of an \
-             earlier boot is not taken over",
+            "the kernel's boot id cannot be read (a container mounts one of its own): units recorded in an \
+             earlier boot are not taken over",
         ),
     }
     if host.clocks_apart().is_some_and(|apart| apart > APART) {
         findings.warn(
             "boot",
             "the machine was restored from a snapshot, or its clock was set: a line of Flink's script whose \
-             pid was used again withholds its GPU until that process ends",
+             pid was reused withholds its GPU until that process ends",
         );
     }
     variables(&context.surroundings.visible, findings);
@@ -58,8 +58,8 @@ fn variables(visible: &Variables, findings: &mut Findings) {
         if let Some(value) = value {
             findings.warn(
                 "proc",
-                format!("{name}={value} is set here: whoever is started from here is given these alone; unset it, or \
-                         use --ignore-visible-devices"),
+                format!("{name}={value} is set here: processes started from here are granted only these devices; unset \
+                         it, or use --ignore-visible-devices"),
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The quotas of the configuration: whose they are.
+//! The quotas of the configuration: whether their users exist.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +18,6 @@ pub(super) fn look(context: &Context<'_>, findings: &mut Findings) {
     let unknown: Vec<&Quota> = config.quotas.iter().filter(is_unknown).collect();
     unknown.iter().for_each(|quota| findings.fail(CHECK, nobody(config, quota).chain()));
     if unknown.is_empty() {
-        findings.ok(CHECK, "everybody who has a quota is known");
+        findings.ok(CHECK, "every user with a quota exists");
     }
 }

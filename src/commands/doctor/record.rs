@@ -1,4 +1,4 @@
-//! The record: what is stale, what cannot be judged, and what cannot be understood.
+//! The record: which lines are stale, cannot be judged, or cannot be understood.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn judge(context: &Context<'_>, snapshot: &Snapshot, inventory: Option<&Inventor
         (Standing::Dead, "held by dead owners; `gpu-coord reclaim` releases them"),
         (
             Standing::Doubtful(Doubt::ForeignNamespace),
-            "held in another pid namespace, where nobody can be seen; run `gpu-coord reclaim` on the host",
+            "held in another pid namespace, which cannot be seen from here; run `gpu-coord reclaim` on the host",
         ),
         (
             Standing::Doubtful(Doubt::ForeignBoot),

@@ -13,7 +13,7 @@ use crate::host::Host;
 use crate::plain;
 use crate::policy::{Place, State};
 
-/// What is free is green, what wants somebody's eye yellow, what is broken red.
+/// Free units are green, those that need attention yellow, broken ones red.
 const STATES: Paint = Paint {
     column: 3,
     colour: |cell| match cell.split([':', ' ']).next() {
@@ -24,17 +24,17 @@ const STATES: Paint = Paint {
     },
 };
 
-/// What all rows are made with, found once: there can be a hundred thousand.
+/// What all rows need, determined once: there can be a hundred thousand rows.
 struct TableFacts {
     shows_resources: bool,
     shows_groups: bool,
-    /// Of each device who computes on it, in words.
+    /// For each device, who computes on it, in words.
     in_use: Vec<String>,
-    /// How many shares of what is divided are held, and how many there are.
+    /// For each shared device or instance, how many shares are held, and how many there are.
     shares: HashMap<Part, (usize, usize)>,
 }
 
-/// What is said of a unit, whoever holds it.
+/// The cells about a unit, whoever holds it.
 #[derive(Clone, Debug, Default)]
 struct Cells {
     index: String,
@@ -77,7 +77,7 @@ impl View<'_> {
         "\n".to_owned() + &table(&rows, self.terminal, None)
     }
 
-    /// Where there are quotas, or somebody has a namespace of its own.
+    /// The use of quotas, if there are any, or if an owner has given a namespace.
     fn quotas(&self) -> String {
         let Sums { namespaces, users } = &self.sums;
         let is_told = namespaces.values().any(|sum| sum.limit.is_some())
@@ -106,7 +106,7 @@ impl View<'_> {
             *all += 1;
         }
         TableFacts {
-            // Where somebody has said what the units are called.
+            // Only if the configuration names resources.
             shows_resources: self.resources.is_configured,
             // Most hosts have none.
             shows_groups: self.holdings.record.assignments.iter().any(|held| held.cgroup.is_some()),
@@ -119,7 +119,7 @@ impl View<'_> {
         self.holdings.state(place) == State::Held
     }
 
-    /// One for each owner, or one for a unit without any.
+    /// One row for each owner, or one for a unit without owners.
     fn rows(&self, place: &Place<'_>, shared: &TableFacts) -> Vec<Vec<String>> {
         let cells = self.cells(place, shared);
         let holders = self.holders(place);
@@ -134,7 +134,7 @@ impl View<'_> {
         let device = &self.holdings.inventory.devices[unit.device];
         let instance = unit.instance.zip(device.instances.as_ref()).map(|(at, instances)| &instances[at]);
         let name = device.name.as_deref().unwrap_or_default();
-        // By its UUID an operator drains one of several alike.
+        // With its UUID an operator can drain one of several identical instances.
         let parts = |instance: &Instance| {
             let words = [Some("MIG"), instance.profile.as_deref(), instance.uuid.as_deref()];
             words.into_iter().flatten().collect::<Vec<_>>().join(" ")
@@ -143,7 +143,7 @@ impl View<'_> {
             index: numbered(device.index, unit.slot),
             model: instance.map_or_else(|| name.to_owned(), |instance| format!("{name} {}", parts(instance))),
             memory: match instance {
-                // What of it is in use no source tells.
+                // No source reports the memory in use of an instance.
                 Some(instance) => memory(None, instance.memory_mib),
                 None => memory(device.memory_used_mib, device.memory_mib),
             },
@@ -155,13 +155,13 @@ impl View<'_> {
     fn state(&self, place: &Place<'_>, shared: &TableFacts) -> String {
         let name = self.holdings.state(place).name();
         let state = self.reason(place).map_or_else(|| name.to_owned(), |reason| format!("{name}: {reason}"));
-        // Beside each share that is held.
+        // Added to each share that is held.
         let shares = shared.shares.get(&place.unit.part()).filter(|_| self.is_held(place));
         let shares = shares.map(|(held, all)| format!(" (shared {held}/{all})")).unwrap_or_default();
         state + &shares + &shared.in_use[place.unit.device]
     }
 
-    /// What is said of a unit, and who holds it.
+    /// A row: the cells about a unit and about one holder.
     fn row(&self, cells: Cells, holder: Option<usize>, shared: &TableFacts) -> Vec<String> {
         let Cells { index, model, memory, state, resource } = cells;
         let assignment = holder.map(|position| &self.holdings.record.assignments[position]);
@@ -185,7 +185,7 @@ impl View<'_> {
     }
 }
 
-/// How much is in use of how much.
+/// Memory in use and in total.
 fn memory(used: Option<u64>, total: Option<u64>) -> String {
     let number = |mib: Option<u64>| mib.map_or_else(|| "-".to_owned(), |mib| mib.to_string());
     match used.or(total) {
@@ -194,7 +194,7 @@ fn memory(used: Option<u64>, total: Option<u64>) -> String {
     }
 }
 
-/// The owner's group, and what it is kept from.
+/// The owner's group, and what it denies.
 fn group(host: &Host, held: &Assignment) -> Option<String> {
     let name = held.cgroup.as_ref()?;
     Some(match isolation::in_force(host, held)? {
@@ -207,7 +207,7 @@ fn group(host: &Host, held: &Assignment) -> Option<String> {
     })
 }
 
-/// The first few of those that compute on a device and do not hold it.
+/// The first few processes that compute on a device without holding it.
 fn in_use(others: &[u32]) -> String {
     const MOST: usize = 3;
     match others {
@@ -216,7 +216,7 @@ fn in_use(others: &[u32]) -> String {
     }
 }
 
-/// Seconds since the epoch as a date, up to the last that has four digits of a year; the rest is no date.
+/// Seconds since the epoch as a date; `None` after the year 9999.
 fn date(seconds: u64) -> Option<String> {
     const LAST: u64 = 253_402_300_799;
     let time = (seconds <= LAST).then(|| UNIX_EPOCH + Duration::from_secs(seconds))?;

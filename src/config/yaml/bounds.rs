@@ -1,8 +1,8 @@
-//! How much of a YAML text is read: seen from its events, before anything is built of them.
+//! How much of a YAML text is accepted: judged by its events, before a tree is built from them.
 //!
-//! What is built would be built by recursion, and an alias is a copy of what it names: a text of a kilobyte can ask
-//! for more memory than there is, and one of a megabyte for a deeper stack than there is. saphyr has a bound for
-//! copies too, which passes over the keys of maps.
+//! saphyr builds the tree by recursion and copies what an alias names, so a kilobyte of text can need more memory than
+//! there is, and a megabyte a deeper stack than there is. saphyr has a limit for copies too, but it ignores the keys of
+//! maps.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use saphyr_parser::{Event, Parser};
 
 use super::{Problem, problem_at, refused};
 
-/// Bytes of a text.
+/// Bytes in a text.
 pub(crate) const LARGEST: usize = 4 << 20;
-/// Values within values.
+/// Levels of nesting.
 const DEEPEST: usize = 64;
-/// Values, copies included. One takes some 200 bytes.
+/// Values, including copies. Each takes about 200 bytes.
 const MOST: usize = 500_000;
 
 pub(super) fn check(text: &str) -> Result<(), Problem> {
@@ -37,11 +37,11 @@ struct Open {
     values: usize,
 }
 
-/// What would be built of the events so far.
+/// What would be built from the events so far.
 #[derive(Default)]
 struct Built {
     open: Vec<Open>,
-    /// The sizes of what aliases can name.
+    /// The number of values of each anchor.
     anchored: BTreeMap<usize, usize>,
     values: usize,
 }
@@ -50,7 +50,7 @@ impl Built {
     fn see(&mut self, event: &Event<'_>) -> Result<(), String> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                // As a key it would be lost, and the values behind it would be taken for keys.
+                // saphyr would drop it; as a key, the values after it would then be taken for keys.
                 if tag.is_some()
                     && Scalar::parse_from_cow_and_metadata(text.clone(), *style, tag.as_ref()).is_none()
                 {
@@ -79,7 +79,8 @@ impl Built {
         Ok(())
     }
 
-    /// `values`: all of it. `more`: those of them that have not been counted. What has an anchor is kept twice.
+    /// `values`: the size of what has ended. `more`: how many of these have not been counted yet. What has an anchor is
+    /// kept twice.
     fn add(&mut self, values: usize, more: usize, anchor: usize) -> Result<(), String> {
         if let Some(open) = self.open.last_mut() {
             open.values += values;

@@ -1,4 +1,4 @@
-//! Values as lines of the coordination file, each without its line end.
+//! Prints values as lines of the coordination file, without newlines.
 
 use std::fmt::{Display, Write as _};
 
@@ -6,7 +6,7 @@ use crate::assignment::{Assignment, Drained, Origin, Owner, Waiter};
 use crate::coordination::escape::escape;
 use crate::device::Identity;
 
-/// A line that is being written: its head, and then keys.
+/// A line under construction: its head, and then keys.
 struct Written {
     text: String,
 }
@@ -16,7 +16,7 @@ impl Written {
         Written { text: format!("{head}\tv=1") }
     }
 
-    /// What is not known is left out.
+    /// Adds a key; an unknown value is left out.
     fn key(&mut self, key: &str, value: Option<impl Display>) {
         if let Some(value) = value {
             let _ = write!(self.text, ";{key}={value}"); // writing to a String cannot fail
@@ -29,7 +29,7 @@ impl Written {
         self.key("id", id.as_deref().map(escape));
     }
 
-    /// All but the pid, which is in the head.
+    /// Adds all of an owner but the pid, which is in the head.
     fn owner(&mut self, Owner { pid: _, start, boot, pid_namespace, uid }: &Owner) {
         self.key("start", *start);
         self.key("boot", Some(boot.as_deref().map_or_else(|| "-".to_owned(), escape)));

@@ -1,12 +1,11 @@
-//! What is to be run. `std::process::Command` does not tell all that it was given, and starts a child that is
-//! to be bound to our life by fork(2) alone (`start`).
+//! A program to be run. `std::process::Command` does not expose everything that it was given, and it starts a child
+//! whose life is to be bound to ours only by fork(2) (see `start`).
 
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-/// Where a program is looked for without a `PATH`, as by execvp(3).
-const USUAL_PATH: &[u8] = b"/bin:/usr/bin";
+use crate::host::execute::DEFAULT_PATH;
 
 unsafe extern "C" {
     /// environ(7)
@@ -16,29 +15,29 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub(crate) struct Command {
     program: Vec<u8>,
-    /// Its name first.
+    /// The arguments, beginning with its name.
     words: Vec<Vec<u8>>,
     /// `NAME=value`
     environment: Vec<Vec<u8>>,
 }
 
-/// The same in the form of execve(2).
+/// The same in the form that execve(2) needs.
 #[derive(Debug)]
 pub(super) struct Image {
-    /// Where the program may be, one after the other.
+    /// Where the program may be, in the order of the search.
     pub(super) paths: Vec<CString>,
     pub(super) words: Vec<CString>,
     pub(super) environment: Vec<CString>,
 }
 
 impl Command {
-    /// `program` is looked for in `PATH`, unless it has a slash.
+    /// `program` is searched for in `PATH`, unless it contains a slash.
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Command {
         let program = program.as_ref().as_bytes().to_vec();
         Command { words: vec![program.clone()], program, environment: inherited() }
     }
 
-    /// What the program is told that it is called.
+    /// The name under which the program sees itself.
     pub(crate) fn arg0(&mut self, name: &str) -> &mut Command {
         self.words[0] = name.into();
         self
@@ -61,10 +60,10 @@ impl Command {
         self
     }
 
-    /// Fails only for what has a NUL in it.
+    /// Fails only if something contains a NUL.
     pub(super) fn image(&self) -> io::Result<Image> {
         let path = self.environment.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
-        let paths = places(&self.program, path.unwrap_or(USUAL_PATH));
+        let paths = places(&self.program, path.unwrap_or(DEFAULT_PATH.as_bytes()));
         let [paths, words, environment] = [&paths, &self.words, &self.environment].map(|texts| {
             texts.iter().map(|text| Ok(CString::new(text.as_slice())?)).collect::<io::Result<Vec<_>>>()
         });
@@ -74,7 +73,7 @@ impl Command {
 
 fn inherited() -> Vec<Vec<u8>> {
     let mut variables = Vec::new();
-    // SAFETY: it ends with a null pointer, and all before are strings; nothing here ever changes them.
+    // SAFETY: it is an array of strings that ends with a null pointer, and nothing here ever changes it.
     let mut next = unsafe { environ };
     // SAFETY: as above.
     while let Some(variable) = unsafe { next.as_ref() }.filter(|variable| !variable.is_null()) {
@@ -85,7 +84,7 @@ fn inherited() -> Vec<Vec<u8>> {
     variables
 }
 
-/// `search_path` has directories between colons; an empty one is that which we are in.
+/// `search_path`: directories separated by colons; an empty one is the working directory.
 fn places(program: &[u8], search_path: &[u8]) -> Vec<Vec<u8>> {
     if program.contains(&b'/') {
         return vec![program.to_vec()];

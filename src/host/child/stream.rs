@@ -1,4 +1,4 @@
-//! The output streams of a child: read without waiting, and never without end.
+//! The output streams of a child, read without waiting and up to a limit.
 
 use std::io::{self, PipeReader, PipeWriter, Read, pipe};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,10 +10,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::host::child::{Failure, TICK};
 
-/// What most tools print fits in it: what shows no size is read in small pieces else.
+/// The initial capacity, enough for the output of most tools: otherwise it would be read in many small pieces.
 const USUAL: usize = 4096;
 
-/// One of the child's streams, and what came out of it.
+/// One of the child's streams and what was read from it.
 pub(super) struct Stream {
     name: &'static str,
     limit: u64,
@@ -23,7 +23,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// And the end of it that the child writes to.
+    /// A stream, and the end of it that the child writes to.
     pub(super) fn new(name: &'static str, limit: u64) -> io::Result<(Stream, PipeWriter)> {
         let (reader, writer) = pipe()?;
         fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -35,7 +35,7 @@ impl Stream {
         self.pipe.as_ref().map(PipeReader::as_fd)
     }
 
-    /// Takes what is there, up to one byte past the limit.
+    /// Reads what is there, up to one byte past the limit.
     pub(super) fn drain(&mut self) -> Result<(), Failure> {
         let Some(pipe) = &mut self.pipe else { return Ok(()) };
         let left = (self.limit + 1).saturating_sub(self.text.len() as u64);
@@ -53,8 +53,8 @@ impl Stream {
     }
 }
 
-/// Returns when one of `events` has happened, or after `most`. With none to wait for only the exit is missing,
-/// which follows at once, or else is looked for ever more seldom.
+/// Returns when one of `events` has happened, or after `most`. Without events only the exit is missing: it usually
+/// follows at once, and otherwise is polled at growing intervals.
 pub(super) fn wait(events: &[BorrowedFd], most: Duration, pause: &mut Duration) -> io::Result<()> {
     if events.is_empty() {
         std::thread::sleep(most.min(*pause));

@@ -1,10 +1,10 @@
-//! Adding to a file that may hang: by a process of its own.
+//! Appending to a file that may hang, by a separate process.
 //!
-//! Whoever opens or writes to a file on a file system that is frozen, or whose server is gone, waits in the kernel,
-//! and a program with a thread that does so cannot end. So it is done by a process that has nothing else open, the
-//! lock least of all, and is left behind if it takes too long. It is the child of a child, which waits for it, and is
-//! ended if that takes too long: a command that we become would wonder about a child of its own, and whoever takes
-//! orphans in (the first process of a container) about what it never started.
+//! A process that opens or writes a file on a file system that is frozen, or whose server is gone, waits in the kernel,
+//! and a program with a thread that waits there cannot end. So the writer is a process of its own with nothing else open,
+//! least of all the lock, and is left behind if it takes too long. It is the child of a child, which waits for it and is
+//! killed if that takes too long: a command that we become would not expect a child of its own, nor would a reaper of
+//! orphans (the first process of a container) expect one that it never started.
 
 #![expect(unsafe_code, reason = "what a child does after fork has no safe form")]
 
@@ -25,31 +25,31 @@ use nix::unistd::{ForkResult, fork, pipe2};
 
 use crate::host::deadline::Deadline;
 
-/// A FIFO that nobody reads is not waited for, and no link is followed.
+/// Does not wait for the reader of a FIFO, and follows no link.
 const FLAGS: i32 =
     libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 const MODE: libc::mode_t = 0o640;
-/// Where the kernel cannot close all of a range (before Linux 5.9).
+/// How many descriptors are closed one by one where the kernel cannot close a range (before Linux 5.9).
 const MOST_DESCRIPTORS: RawFd = 1024;
 
-/// What the writer is handed: nothing that it would have to allocate for.
+/// What the writer needs, so that it does not have to allocate.
 struct Task<'a> {
     path: &'a CStr,
     text: &'a [u8],
-    /// Takes the error number, or 0.
+    /// Receives the error number, or 0.
     report: RawFd,
 }
 
-/// Adds `text` to the file in one write, so that lines of several processes do not mix. After `patience` it is not
-/// waited for any more (`TimedOut`), and may be added later.
+/// Appends `text` to the file in one write, so that lines of several processes do not mix. Gives up waiting after
+/// `patience` (`TimedOut`); the text may then still be appended later.
 pub(super) fn append(path: &Path, text: &str, patience: Duration) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let (answer, report) = pipe2(OFlag::O_CLOEXEC)?;
     let task = Task { path: &path, text: text.as_bytes(), report: report.as_raw_fd() };
-    // SAFETY: the child makes system calls alone.
+    // SAFETY: the child makes only system calls.
     match unsafe { fork() }? {
         ForkResult::Child => {
-            // SAFETY: this is that child, and what the task names outlives it.
+            // SAFETY: this is that child, and it never returns from here, so the task's references stay valid.
             unsafe { leave(&task) }
         }
         ForkResult::Parent { child } => {
@@ -66,7 +66,7 @@ pub(super) fn append(path: &Path, text: &str, patience: Duration) -> io::Result<
     }
 }
 
-/// What the writer says of its end.
+/// Waits for the writer's answer.
 fn read(mut answer: File, deadline: Deadline) -> io::Result<()> {
     let mut said = [0; 4];
     loop {
@@ -88,12 +88,12 @@ fn read(mut answer: File, deadline: Deadline) -> io::Result<()> {
     }
 }
 
-/// Leaves the writing to a child, which belongs to nobody once this process is ended.
+/// Starts the writer as a child, which is an orphan once this process has been killed.
 ///
 /// # Safety
-/// To be called in a child after fork(2), of a program that may have more threads: it makes system calls alone.
+/// Must be called in a child after fork(2). It makes only system calls, since the program may have more threads.
 unsafe fn leave(task: &Task<'_>) -> ! {
-    // SAFETY: the same holds for the child of the child; the calls take numbers alone.
+    // SAFETY: the same holds for the child of the child; the calls take only numbers.
     unsafe {
         close_others(task.report);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -101,7 +101,7 @@ unsafe fn leave(task: &Task<'_>) -> ! {
             0 => write(task),
             -1 => report(task, *libc::__errno_location()),
             child => {
-                libc::close(task.report); // the end of the writer is the end of the answer
+                libc::close(task.report); // so that the pipe ends with the writer
                 libc::waitpid(child, std::ptr::null_mut(), 0);
                 libc::_exit(0)
             }
@@ -120,10 +120,10 @@ unsafe fn write(task: &Task<'_>) -> ! {
         }
         let error = match usize::try_from(libc::write(file, task.text.as_ptr().cast(), task.text.len())) {
             Ok(length) if length == task.text.len() => 0,
-            Ok(_) => libc::ENOSPC, // for a part there was room
+            Ok(_) => libc::ENOSPC, // there was room for a part only
             Err(_) => *libc::__errno_location(),
         };
-        // A server may be asked only now, and hang or refuse: not once we are believed to be done.
+        // A server may be contacted only now, and hang or refuse. So this comes before the report.
         let is_closed = libc::close(file) == 0;
         report(task, if error == 0 && !is_closed { *libc::__errno_location() } else { error })
     }
@@ -132,14 +132,14 @@ unsafe fn write(task: &Task<'_>) -> ! {
 /// # Safety
 /// As for [`leave`].
 unsafe fn report(task: &Task<'_>, error: i32) -> ! {
-    // SAFETY: the pointer is to what lives here.
+    // SAFETY: the pointer is to a value that lives until the call returns.
     unsafe {
         libc::write(task.report, error.to_ne_bytes().as_ptr().cast(), 4);
         libc::_exit(0)
     }
 }
 
-/// The lock is let go of once nobody has it open, and a pipe ends so too.
+/// Closes all descriptors but one: the lock is released, and a pipe ends, only when nobody has them open.
 ///
 /// # Safety
 /// As for [`leave`].

@@ -1,12 +1,12 @@
-//! JSON between other lines, as AMD's tools print it: warnings come before it on the same stream, and one
-//! call can print several values one after another.
+//! JSON between other lines, as AMD's tools print it: warnings precede it on the same stream, and one call can print
+//! several values in a row.
 
 use serde_json::Value;
 
 use crate::inventory::text::quote;
 
-/// The values in `text`, in order. Lines before the first, and other lines that could not begin
-/// one, are not looked at; JSON that is cut short or wrong is an error, never fewer values.
+/// The values in `text`, in order. Lines before the first value, and other lines that cannot begin one, are skipped;
+/// truncated or wrong JSON is an error, never fewer values.
 pub(super) fn values(text: &str) -> Result<Vec<Value>, String> {
     let mut values: Vec<Value> = Vec::new();
     let mut rest = text;
@@ -18,7 +18,7 @@ pub(super) fn values(text: &str) -> Result<Vec<Value>, String> {
                 values.push(value);
                 rest = &rest[stream.byte_offset()..];
             }
-            // `[WARNING] ...` is no JSON that went wrong.
+            // `[WARNING] ...` is not wrong JSON.
             Some(Err(err)) if values.is_empty() && err.is_syntax() && err.line() == 1 => {
                 rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
             }
@@ -29,8 +29,8 @@ pub(super) fn values(text: &str) -> Result<Vec<Value>, String> {
     Ok(values)
 }
 
-/// Where the first value could begin: at a line's beginning, or right after another value. The end of a line is
-/// looked for only to leave it: all values may stand on one.
+/// Where the first value could begin: at the beginning of a line, or right after another value. A newline is searched for
+/// only to skip the line, since all values may be on one.
 fn start(text: &str) -> Option<usize> {
     let mut rest = text;
     loop {
@@ -42,7 +42,7 @@ fn start(text: &str) -> Option<usize> {
     }
 }
 
-/// The first line that says something, for a message.
+/// The first line that is not blank, for a message.
 pub(super) fn first_line<'a>(streams: impl IntoIterator<Item = &'a str>) -> Option<String> {
     streams.into_iter().flat_map(str::lines).map(str::trim).find(|line| !line.is_empty()).map(quote)
 }

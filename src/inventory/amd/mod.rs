@@ -1,5 +1,5 @@
-//! What AMD's two tools have in common: how they are run, how their answer is judged ([`silence`]), and how
-//! it is brought into HIP's order ([`order`]).
+//! What AMD's two tools have in common: how they are run, how a missing answer is judged ([`silence`]), and how the
+//! devices are put into HIP's order ([`order`]).
 
 mod json;
 mod order;
@@ -16,7 +16,7 @@ use crate::inventory::sysfs::Node;
 use crate::inventory::{Settings, tool};
 use crate::plain;
 
-/// Where ROCm's own packages put their tools, which is in few services' PATH.
+/// Where ROCm's own packages install the tools; few services have it in their PATH.
 const DIRECTORY: &str = "/opt/rocm/bin";
 const PATIENCE: &str = "allow more time (`--deadline`), or use `--source sysfs`, which needs no tool";
 const BY_HAND: &str = "run it by hand, or use `--source sysfs`, which needs no tool";
@@ -27,7 +27,7 @@ pub(super) type Kfd = Result<Vec<Node>, Silence>;
 /// A GPU as a tool lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listed {
-    /// What the tool calls it.
+    /// The tool's name for it.
     pub(super) label: String,
     pub(super) pci: Option<PciAddress>,
     /// KFD's number of the GPU, and of its node in the topology.
@@ -68,7 +68,7 @@ pub(super) fn run(
     Err(Silence::Absent(missing()))
 }
 
-/// The values in what a tool printed.
+/// The JSON values that a tool printed.
 pub(super) fn values(output: &Output) -> Result<Vec<Value>, Silence> {
     let broken = |why: String| Silence::Broken { why: anyhow::Error::msg(why), cure: BY_HAND };
     if output.status.code().is_none() {
@@ -90,14 +90,14 @@ pub(super) fn judge(tool: &str, output: &Output, listed: Vec<Listed>, kfd: &Kfd)
     Ok(found)
 }
 
-/// What is a name and not the tool's word for nothing, or a number in its place.
+/// A name; `None` for the tool's placeholder or for a number in place of a name.
 pub(super) fn name(value: &Value) -> Option<String> {
     let name = value.as_str()?.trim();
     let is_name = !name.is_empty() && name != "N/A" && !name.starts_with("0x");
     is_name.then(|| plain::masked(name))
 }
 
-/// A number, or the text of one.
+/// A number, or a string that contains one.
 pub(super) fn number(value: &Value) -> Option<u64> {
     let parse = |text: &str| match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

@@ -1,7 +1,7 @@
-//! From what a tool lists to devices in HIP's order.
+//! Puts the GPUs that a tool lists into HIP's order.
 //!
-//! The tools number GPUs by row, by address or by `cardN`, and HIP counts the GPUs of KFD. So each one that
-//! is listed is looked for in KFD and takes its index there. What KFD does not list, HIP cannot use.
+//! The tools number GPUs by row, by address or by `cardN`, but HIP counts the GPUs of KFD. So each listed GPU is looked
+//! up in KFD and gets its index there. HIP cannot use what KFD does not list.
 
 use crate::device::{Device, Health, Identity};
 use crate::inventory::amd::{Kfd, Listed};
@@ -32,7 +32,7 @@ fn joined(listed: Vec<Listed>, nodes: &[Node]) -> Found {
             }
             None => {
                 let index = foreign.next().unwrap_or(u32::MAX);
-                let health = Health::Lost("KFD does not list it, so that HIP cannot use it".to_owned());
+                let health = Health::Lost("KFD does not list it, so HIP cannot use it".to_owned());
                 found.warnings.push(format!("{} is sick: KFD does not list it", gpu.label));
                 Device { health, ..gpu.device(index) }
             }
@@ -42,7 +42,7 @@ fn joined(listed: Vec<Listed>, nodes: &[Node]) -> Found {
     found
 }
 
-/// KFD's number first: old tools give all partitions of a card one address.
+/// The node of a GPU. KFD's number is tried first: old tools give all partitions of a card the same address.
 fn node<'a>(gpu: &Listed, nodes: &'a [Node]) -> Option<&'a Node> {
     let by_id = |node: &&Node| node.gpu_id.is_some() && node.gpu_id == gpu.gpu_id;
     let by_node = |node: &&Node| gpu.node == Some(u64::from(node.number));
@@ -51,7 +51,8 @@ fn node<'a>(gpu: &Listed, nodes: &'a [Node]) -> Option<&'a Node> {
     find(&by_id).or_else(|| find(&by_node)).or_else(|| find(&by_address))
 }
 
-/// The tools know the name that is on the box. What the kernel counts makes a device sick already.
+/// KFD's device with what only the tool knows: the marketing name. Errors are left out, since the kernel has counted
+/// them.
 fn completed(device: Device, gpu: Listed) -> Device {
     Device {
         name: gpu.name.or(device.name),
@@ -61,7 +62,7 @@ fn completed(device: Device, gpu: Listed) -> Device {
     }
 }
 
-/// The nodes' numbers are KFD's own order, also in the mouth of a tool.
+/// Without KFD: the node numbers that a tool reports give KFD's order as well.
 fn alone(mut listed: Vec<Listed>) -> Found {
     let mut warnings = Vec::new();
     if listed.iter().all(|gpu| gpu.node.is_some()) {

@@ -1,16 +1,16 @@
 //! What it means when one of AMD's tools lists no GPU.
 //!
-//! They exit with 0 and print nothing when they see no driver, when there is no GPU, and when they fail on
-//! the way. KFD tells which of the three it is: "there is none" needs its agreement (`without_a_gpu`).
+//! They exit with 0 and print nothing when they see no driver, when there is no GPU, and when they fail halfway. KFD
+//! tells which of the three it is: "there is none" needs its agreement (`without_a_gpu`).
 
 use crate::host::child::Output;
 use crate::inventory::amd::{BY_HAND, Kfd, json};
 use crate::inventory::answer::Silence;
 use crate::inventory::text::quote;
 
-/// Both say it of the driver, with other words around it over the years.
+/// Both tools say this about the driver; the words around it have changed over the years.
 const NO_DRIVER: &str = "not found in modules";
-/// Said, with one exit status or another, when there is nothing to list.
+/// Printed, with various exit statuses, when there is nothing to list.
 const NONE: [&str; 3] = ["No JSON data to report", "No DRM devices available", "No AMD GPUs specified"];
 const BUILT_IN: &str = "use `--source sysfs`: AMD's tools do not see a driver that is built into the kernel";
 
@@ -23,7 +23,7 @@ pub(super) fn of(output: &Output, kfd: &Kfd) -> Silence {
     }
     let first = json::first_line([&*stdout, &*stderr]);
     let says_none = NONE.iter().any(|text| says(text).is_some());
-    // What it prints beside its answer goes to the other stream.
+    // What it prints besides its answer goes to the other stream.
     let is_silent = output.status.success() && (stdout.trim().is_empty() || is_empty_json(&stdout));
     if says_none || is_silent {
         return none(first.as_deref(), kfd);
@@ -39,7 +39,7 @@ fn is_empty_json(stdout: &str) -> bool {
     json::values(stdout).is_ok_and(|values| !values.is_empty())
 }
 
-/// `line` is its word for it.
+/// `line`: the tool's words for it.
 fn without_driver(line: &str, kfd: &Kfd) -> Silence {
     let denied = |why: String| Silence::Broken { why: anyhow::Error::msg(why), cure: BUILT_IN };
     match kfd {

@@ -1,8 +1,8 @@
-//! A card, and the values and non-values that `nvidia-smi` prints of one.
+//! A card, and the values and non-values that `nvidia-smi` prints for it.
 
 use crate::device::Device;
 
-/// What a row says.
+/// What a row says about a card.
 #[derive(Debug)]
 pub(super) struct Card {
     pub(super) device: Device,
@@ -16,7 +16,7 @@ impl Card {
         Card { device, driver_version: None, is_divided: None }
     }
 
-    /// One that is divided is never offered whole: its instances are looked for afterwards.
+    /// The device. A divided one is never offered as a whole; its instances are looked up afterwards.
     pub(super) fn described(self) -> Device {
         Device {
             instances: self.is_divided.filter(|is_divided| *is_divided).map(|_| Vec::new()),
@@ -29,7 +29,7 @@ pub(super) fn is_non_value(text: &str) -> bool {
     text == "N/A" || (text.starts_with('[') && text.ends_with(']'))
 }
 
-/// `Some(None)` for a non-value, `None` for what is no number.
+/// `Some(None)` for a non-value, `None` for something that is not a number.
 pub(super) fn number(text: &str) -> Option<Option<u64>> {
     if is_non_value(text) {
         return Some(None);

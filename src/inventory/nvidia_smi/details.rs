@@ -1,14 +1,14 @@
-//! What `nvidia-smi -q -x` prints: all of each GPU, as XML, of which this reads what no other call tells.
+//! What `nvidia-smi -q -x` prints: everything about each GPU, as XML. Only what no other call reports is read.
 //!
-//! Elements come and go with the version (`nvsmi_device_v10.dtd` to `v13` have been seen), so one that is
-//! missing or no number loses itself alone.
+//! Elements come and go with the version (`nvsmi_device_v10.dtd` to `v13` have been seen), so an element that is missing
+//! or malformed affects only its own value.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::device::{self, Identity};
 use crate::inventory::text::quote;
 
-/// The document, whatever sentences stand around it.
+/// Where the document begins and ends; there may be messages around it.
 const BEGINNING: &str = "<?xml";
 const END: &str = "</nvidia_smi_log>";
 

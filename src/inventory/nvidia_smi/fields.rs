@@ -1,20 +1,20 @@
-//! What `nvidia-smi` is asked of each card. The first fields are in every version. A version that does not
-//! know one of the others refuses the whole query and names it, and is asked again without it.
+//! The fields that `nvidia-smi` is asked for. Every version knows the first ones. A version that does not know one of the
+//! others refuses the whole query and names the field; it is then asked again without it.
 
 use crate::inventory::nvidia_smi::card::{Card, is_non_value, number};
 use crate::inventory::text::version;
 use crate::plain;
 
-/// Of every card, in every version.
+/// Known to every version.
 const ALWAYS: &str = "index,uuid,pci.bus_id,name,memory.total";
-/// What a card is that cannot be divided.
+/// The MIG modes of a card that is not divided.
 const UNDIVIDED: [&str; 4] = ["Disabled", "[N/A]", "N/A", "[Not Supported]"];
 
-/// A field that can be missed.
+/// An optional field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extra {
     MemoryUsed,
-    /// It is not shown: in it a card says that it is lost or wants a reset, when all else is remembered.
+    /// Not shown. It reveals that a card is lost or needs a reset where the other values are cached.
     PerformanceState,
     ComputeMode,
     UncorrectedErrors,
@@ -43,7 +43,7 @@ impl Extra {
         }
     }
 
-    /// `None` if `text` is no value of this field, and the row none of ours.
+    /// `None` if `text` cannot be a value of this field: then the row is not one of ours.
     pub(super) fn read(self, text: &str, card: &mut Card) -> Option<()> {
         let word = Some(text).filter(|text| !is_non_value(text));
         match self {
@@ -64,7 +64,7 @@ fn mode(word: &str) -> String {
     plain::masked(word)
 }
 
-/// `Some(None)` if it cannot be told.
+/// `Some(None)` if it is not known.
 fn divided(text: &str) -> Option<Option<bool>> {
     match text {
         "Enabled" => Some(Some(true)),
@@ -79,7 +79,7 @@ pub(super) fn query(extras: &[Extra]) -> [String; 2] {
     [format!("--query-gpu={names}"), "--format=csv,noheader,nounits".to_owned()]
 }
 
-/// What is left to ask for after a refusal: all but the field that it names, and none if it names none.
+/// The fields that are left after a refusal: all but the one that it names, or none if it names none.
 pub(super) fn without_refused(asked: &[Extra], said: &str) -> Vec<Extra> {
     let is_named = |extra: &Extra| said.contains(&format!("\"{}\"", extra.name()));
     let left: Vec<Extra> = asked.iter().copied().filter(|extra| !is_named(extra)).collect();

@@ -1,11 +1,11 @@
-//! What `nvidia-smi -L` prints: a line a GPU, and below it, further in, a line for each of its MIG instances.
+//! What `nvidia-smi -L` prints: a line per GPU, and below it, indented, a line per MIG instance.
 //!
 //! ```text
 //! GPU 5: NVIDIA A100-SXM4-40GB (UUID: GPU-00000005-...)
 //!   MIG 1g.5gb      Device  0: (UUID: MIG-00000005-...)
 //! ```
 //!
-//! Only here is the UUID of an instance. Up to R460 it is `MIG-GPU-.../GPU INSTANCE/COMPUTE INSTANCE`.
+//! No other call reports the UUID of an instance. Up to R460 it is `MIG-GPU-.../GPU INSTANCE/COMPUTE INSTANCE`.
 
 use crate::device;
 use crate::plain;
@@ -18,8 +18,8 @@ pub(super) struct Listed {
     pub(super) profile: String,
 }
 
-/// The instances of each GPU, by its UUID. What is no line of ours is passed over: an instance too few is
-/// noticed when they are joined with what else is told of them.
+/// The instances of each GPU, by the GPU's UUID. Unknown lines are skipped: a missing instance is noticed when the list
+/// is joined with the details.
 pub(super) fn parse(stdout: &str) -> Result<Vec<(String, Vec<Listed>)>, String> {
     let mut gpus: Vec<(String, Vec<Listed>)> = Vec::new();
     for line in stdout.lines().map(str::trim) {

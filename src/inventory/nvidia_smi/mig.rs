@@ -1,9 +1,9 @@
-//! The MIG instances of the cards that are divided, from two more calls: `-L` has their UUIDs and profiles,
-//! and `-q -x` where on the card they are. What the two name is one instance if its number on its card is.
+//! The MIG instances of divided cards, from two more calls: `-L` has their UUIDs and profiles, `-q -x` their places on the
+//! card. Both number the instances of a card, and are joined by that number.
 //!
-//! They are made only where a card is divided: each takes the time of a first call. Where the two do not
-//! agree, as when an administrator divides the card anew meanwhile, none of its instances is offered, and
-//! never the whole card (`what_does_not_agree_is_not_offered`).
+//! The calls are made only if a card is divided, since each takes as long as the first. If the two disagree, as when an
+//! administrator divides the card anew in between, neither an instance nor the whole card is offered
+//! (`what_does_not_agree_is_not_offered`).
 
 use crate::device::{Identity, Instance, Relation};
 use crate::inventory::answer::Found;
@@ -12,14 +12,14 @@ use crate::inventory::nvidia_smi::details::{self, Details, MigDevice};
 use crate::inventory::nvidia_smi::listing::{self, Listed};
 use crate::inventory::nvidia_smi::{TOOL, Tool, status};
 
-/// What both calls say of all GPUs.
+/// What both calls say about all GPUs.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     listed: Vec<(String, Vec<Listed>)>,
     pub(super) details: Vec<Details>,
 }
 
-/// Gives the devices that are divided their instances. What was told on the way is of use for others too.
+/// Gives the divided devices their instances. Returns the answers of the calls, which others can use too.
 pub(super) fn divide(found: &mut Found, tool: &Tool<'_>) -> Told {
     if found.devices.iter().all(|device| device.instances.is_none()) {
         return Told::default();
@@ -42,7 +42,7 @@ fn ask(tool: &Tool<'_>) -> Result<Told, String> {
     Ok(Told { listed, details })
 }
 
-/// What it printed counts, whatever the exit status says of some card; where it is of no use, that says why.
+/// The output counts, whatever the exit status says about some card; if it is unusable, the status says why.
 fn call<T>(tool: &Tool<'_>, args: &[&str], parse: fn(&str) -> Result<T, String>) -> Result<T, String> {
     let of_call = |why: String| format!("`{TOOL} {}`: {why}", args.join(" "));
     let output = tool.run(args).map_err(|silence| of_call(silence.to_string()))?;

@@ -1,9 +1,9 @@
-//! `nvidia-smi`: the NVIDIA driver's own tool, asked for one line of comma separated values a card, and of
-//! cards that are divided for their instances ([`mig`]).
+//! `nvidia-smi`: the NVIDIA driver's own tool. It is asked for a line of comma-separated values per card, and for the
+//! instances of divided cards ([`mig`]).
 //!
-//! Its standard output is no data until the exit status and every line have been looked at: it prints its
-//! errors there too ([`rows`], [`status`]). The minors, which a line does not tell, come from the kernel
-//! driver by PCI address (`a_minor_is_joined_by_address`).
+//! Its standard output is not data until the exit status and every line have been checked: it prints errors there too
+//! ([`rows`], [`status`]). Minor numbers are not in the lines; they come from the kernel driver by PCI address
+//! (`a_minor_is_joined_by_address`).
 
 mod card;
 mod details;
@@ -29,7 +29,7 @@ pub(super) use persistence::persistence;
 pub(super) use status::{UNNAMED, cause};
 
 const TOOL: &str = "nvidia-smi";
-/// Where a driver's root has the tool.
+/// Where the tool is below a driver's root.
 const TOOL_DIRECTORIES: [&str; 3] = ["usr/bin", "bin", "usr/local/bin"];
 
 pub(super) fn read(host: &Host, settings: &Settings, limit: Duration) -> Answer {
@@ -40,7 +40,7 @@ pub(super) fn read(host: &Host, settings: &Settings, limit: Duration) -> Answer 
     Ok(found)
 }
 
-/// The tool, all of whose calls have to fit into `limit`.
+/// The tool. All of its calls together have to fit into `limit`.
 struct Tool<'a> {
     program: PathBuf,
     library: Option<PathBuf>,
@@ -77,11 +77,11 @@ fn missing() -> String {
     format!("no {TOOL} in PATH")
 }
 
-/// What it says of all cards, in as many fields as its version knows.
+/// What it says about all cards, in as many fields as its version knows.
 fn cards(tool: &Tool<'_>) -> Answer {
     let mut extras = Extra::ALL.to_vec();
     let mut output = tool.run(&fields::query(&extras))?;
-    // Of a version that does not know the field no card is divided.
+    // If the version does not know the field, no card is divided.
     let mut knows_mig = true;
     while status::refuses_a_field(&output) && !extras.is_empty() {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -94,9 +94,8 @@ fn cards(tool: &Tool<'_>) -> Answer {
     Ok(Found { tells_instances: found.tells_instances || !knows_mig, ..found })
 }
 
-/// The tool of a driver that is installed below `root`, and the library of that driver. The tool opens it
-/// by name, so it is preloaded: a search path would bring the C library beside it, which is not the one
-/// of this host's loader.
+/// The tool and the library of a driver that is installed below `root`. The tool opens the library by name, so it is
+/// preloaded: with a search path, the C library next to it would be found too, which does not fit this host's loader.
 fn below(root: &Path) -> Result<(PathBuf, Option<PathBuf>), Silence> {
     let mut places = TOOL_DIRECTORIES.iter().map(|directory| root.join(directory).join(TOOL));
     match places.find(|path| path.exists()) {
@@ -105,7 +104,7 @@ fn below(root: &Path) -> Result<(PathBuf, Option<PathBuf>), Silence> {
     }
 }
 
-/// The minor is the kernel's word, or the tool's if that was asked for its details.
+/// The minor comes from the kernel, or from the tool if it was asked for details.
 fn place(devices: &mut [Device], told: &Told, host: &Host) {
     let minors = procfs::minors(host);
     for device in devices {

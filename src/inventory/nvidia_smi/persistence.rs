@@ -1,4 +1,4 @@
-//! Persistence mode, which is not asked for with the rest, since only `doctor` wants it.
+//! Persistence mode, which has a query of its own, since only `doctor` needs it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::inventory::Settings;
 
 const QUERY: [&str; 2] = ["--query-gpu=index,persistence_mode", "--format=csv,noheader"];
 
-/// Of each index, whether the driver keeps the card started while nobody uses it; or why that cannot be told.
+/// The persistence mode of each card, by index; or why it is not known.
 pub(in crate::inventory) fn persistence(
     settings: &Settings,
     limit: Duration,
@@ -18,10 +18,10 @@ pub(in crate::inventory) fn persistence(
     if !output.status.success() {
         return Err(format!("nvidia-smi: {}", failed(&output)));
     }
-    parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| "nvidia-smi does not tell it".to_owned())
+    parse(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| "nvidia-smi does not report it".to_owned())
 }
 
-/// `None` if one line is none of ours.
+/// `None` if any line is malformed.
 fn parse(text: &str) -> Option<Vec<(u32, bool)>> {
     let mode = |line: &str| -> Option<(u32, bool)> {
         let (index, mode) = line.split_once(", ")?;

@@ -1,9 +1,8 @@
-//! The grammar of what `nvidia-smi` prints for our query: `INDEX, UUID, PCI ADDRESS, NAME, MEMORY` and the
-//! further fields that were asked for, a line a card, between sentences that are no rows.
+//! The grammar of what `nvidia-smi` prints for our query: a line per card, `INDEX, UUID, PCI ADDRESS, NAME, MEMORY` and
+//! the optional fields, between sentences that are not rows.
 //!
-//! A field can hold a non-value such as `[N/A]`, and then only that field is lost. A line that is neither
-//! a row nor one of the sentences below makes the whole output worthless: a program that is not
-//! `nvidia-smi` could have printed it.
+//! A field can have a non-value such as `[N/A]`; then only that field is unknown. A line that is neither a row nor one of
+//! the sentences below makes the whole output worthless: a program that is not `nvidia-smi` could have printed it.
 
 use std::collections::HashSet;
 
@@ -17,24 +16,24 @@ use crate::plain;
 
 const NONE: &str = "No devices were found";
 const LOST: &str = "Unable to determine the device handle for ";
-/// Non-values that speak of the card and not of the field.
+/// Non-values that are about the card and not about the field.
 const GONE: &str = "[GPU is lost]";
 const SICK: &str = "[GPU requires reset]";
-/// A reader of our standard error may only read it after our exit: a pipe holds 64 KiB.
+/// Few, since the reader of our standard error may read it only after our exit, and a pipe holds 64 KiB.
 const MOST_WARNINGS: usize = 8;
 
 /// What was printed.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// One a row.
+    /// One per row.
     cards: Vec<Card>,
     pub(super) lost: Vec<Lost>,
     warnings: Vec<String>,
-    /// It says that there is no device.
+    /// Whether it says that there is no device.
     pub(super) none: bool,
 }
 
-/// A card that the driver knows and cannot reach.
+/// A card that the driver knows but cannot reach.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lost {
     index: Option<u32>,
@@ -66,7 +65,7 @@ pub(super) fn parse(stdout: &str, extras: &[Extra]) -> Result<Report, String> {
 fn row(line: &str, extras: &[Extra]) -> Option<Card> {
     let mut fields = line.splitn(4, ", ");
     let (index, uuid, pci) = (fields.next()?, fields.next()?, fields.next()?);
-    // A name can hold the separator: what follows it is counted from the end.
+    // A name can contain the separator, so the fields after it are counted from the end.
     let mut last = fields.next()?.rsplitn(extras.len() + 2, ", ").collect::<Vec<_>>().into_iter().rev();
     let (name, memory, told) = (last.next()?, last.next()?, last.collect::<Vec<_>>());
     if !index.bytes().all(|byte| byte.is_ascii_digit()) || !is_uuid(uuid) || told.len() != extras.len() {
@@ -85,7 +84,7 @@ fn row(line: &str, extras: &[Extra]) -> Option<Card> {
     Some(card)
 }
 
-/// As the driver writes it; with a card that cannot be read, question marks in its place or a non-value.
+/// A UUID as the driver writes it, or for a card that cannot be read, question marks or a non-value.
 fn is_uuid(text: &str) -> bool {
     text.starts_with("GPU-") || text.starts_with("MIG-") || is_non_value(text)
 }
@@ -105,7 +104,7 @@ fn health(device: &Device, fields: &[&str]) -> Health {
     why.map_or(Health::Sound, Health::Sick)
 }
 
-/// The spellings over the years: `GPU 0000:02:00.0: WHY`, `GPU0000:17:00.0: WHY`, `GPU1: 0000:34:00.0: WHY`.
+/// Its spellings over the years: `GPU 0000:02:00.0: WHY`, `GPU0000:17:00.0: WHY`, `GPU1: 0000:34:00.0: WHY`.
 fn lost(line: &str) -> Option<Lost> {
     let rest = line.strip_prefix(LOST)?.strip_prefix("GPU")?.trim_start();
     let (first, after) = rest.split_once(": ").unwrap_or((rest, ""));
@@ -118,7 +117,7 @@ fn lost(line: &str) -> Option<Lost> {
 }
 
 impl Report {
-    /// The cards in index order, those that are lost among them: they are shown, and kept from being granted.
+    /// The cards in index order, including lost ones, which are shown but not granted.
     pub(super) fn found(self) -> Found {
         let tells_instances = self.lost.is_empty() && self.cards.iter().all(|card| card.is_divided.is_some());
         let driver_version = self.cards.iter().find_map(|card| card.driver_version.clone());
@@ -143,7 +142,8 @@ fn abridged(mut warnings: Vec<String>) -> Vec<String> {
     warnings.into_iter().map(|line| format!("nvidia-smi: {line}")).collect()
 }
 
-/// A lost card has left the driver's count, or is a hole in it: its index is one that no other card has.
+/// Adds a lost card. The driver no longer counts it, or its index is missing in the count: it gets an index that no other
+/// card has.
 fn add(devices: &mut Vec<Device>, lost: Lost) {
     let health = Health::Lost(lost.why);
     if let Some(device) = devices.iter_mut().find(|device| device.identity.pci == Some(lost.pci)) {

@@ -14,12 +14,12 @@ const INFOROM: i32 = 14;
 const LOST: i32 = 15;
 const UNKNOWN: i32 = 255;
 
-/// What is said of a status that means nothing to us.
+/// The meaning of an unknown status.
 pub(in crate::inventory) const UNNAMED: &str = "an error without a name";
 const BY_HAND: &str = "run nvidia-smi by hand, and look at `dmesg`";
 
-/// The devices that `output` names, if its exit status and its text agree.
-/// `extras` were asked for.
+/// The devices that `output` names, if its exit status and its text agree. `extras`: the optional fields that were
+/// asked for.
 pub(super) fn judge(output: &Output, extras: &[Extra]) -> Answer {
     let stdout = String::from_utf8_lossy(&output.stdout);
     match (output.status.code(), rows::parse(&stdout, extras)) {
@@ -31,7 +31,7 @@ pub(super) fn judge(output: &Output, extras: &[Extra]) -> Answer {
     }
 }
 
-/// Whether a field of the query is refused, which is then named.
+/// Whether a field of the query is refused; the output then names it.
 pub(super) fn refuses_a_field(output: &Output) -> bool {
     output.status.code() == Some(BAD_ARGUMENT)
 }
@@ -42,17 +42,17 @@ fn devices(report: Report) -> Answer {
     if found.devices.is_empty() { nothing(none) } else { Ok(found) }
 }
 
-/// `said` when it says so: printing nothing could also be a wrapper that does not reach the tool.
+/// `said`: whether it says so. If it printed nothing, it could also be a wrapper that does not reach the tool.
 fn nothing(said: bool) -> Answer {
     let why = if said { "it finds no device" } else { "it printed no device" };
     Err(Silence::Nothing { why: why.to_owned(), sure: said })
 }
 
-/// Whether this failure speaks of a card and leaves the list true.
+/// Whether this failure is about one card and leaves the list valid.
 fn explains(code: i32, report: &Report) -> bool {
     match code {
         INFOROM | LOST => true,
-        // With an unknown error or no card at all behind a lost one.
+        // The tool ends so if the card after a lost one has an unknown error, or if there is none.
         NOT_FOUND | UNKNOWN => !report.lost.is_empty(),
         _ => false,
     }
@@ -68,7 +68,7 @@ fn despite(code: i32, report: Report) -> Answer {
     Ok(found)
 }
 
-/// An output that is no answer, whatever was asked.
+/// Why an output is not an answer.
 pub(super) fn failed(output: &Output) -> Silence {
     let (what, cure) = match (output.status.code(), output.status.signal()) {
         (Some(code), _) => (format!("exit status {code}: {}", cause(code).0), cause(code).1),
@@ -80,7 +80,7 @@ pub(super) fn failed(output: &Output) -> Silence {
     Silence::Broken { why: anyhow::anyhow!("{what}{said}"), cure }
 }
 
-/// It explains itself on either stream.
+/// The tool's explanation, which can be on either stream.
 fn first_line(output: &Output) -> String {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let mut lines = stdout.lines().chain(stderr.lines());

@@ -1,4 +1,4 @@
-//! One card as the child tells it, and what that means: its device, its health, and what to warn of.
+//! One card as the child reports it, and what that means: its device, its health, and warnings.
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use crate::plain;
 
 const MIB: u64 = 1 << 20;
 
-/// What NVML does not tell is `None`.
+/// What NVML does not report is `None`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Card {
     index: u32,
@@ -27,7 +27,7 @@ pub(super) struct Card {
     recovery_action: Option<u64>,
     /// `None` if it is not known, which is not "no".
     is_divided: Option<bool>,
-    /// `None` also if they could not be listed.
+    /// `None` if there are none, or if they could not be listed.
     instances: Option<Vec<Part>>,
     /// Why it cannot be used.
     trouble: Option<Trouble>,
@@ -56,8 +56,8 @@ struct Part {
     memory_mib: Option<u64>,
 }
 
-/// Where each card is. NVML does not say it of one that it cannot reach; the kernel's list, which is in the
-/// same order, does, if as many are left over there as are missing here.
+/// The address of each card. NVML does not report that of a card that it cannot reach. The kernel's list, which is in the
+/// same order, gives it if as many addresses are left over there as are missing here.
 pub(super) fn addresses(
     cards: &[Card],
     of_kernel: impl FnOnce() -> Vec<PciAddress>,
@@ -100,14 +100,14 @@ impl Card {
         }
     }
 
-    /// One that nothing names cannot be asked for.
+    /// Its instances, without those that have no UUID: they cannot be named.
     fn instances(&self) -> Vec<Instance> {
         let parts = self.instances.iter().flatten();
         parts.map(Part::instance).filter(|instance| instance.uuid.is_some()).collect()
     }
 
     fn health(&self, identity: &Identity) -> Health {
-        // What nothing names cannot be recorded.
+        // A card without an identity cannot be recorded.
         let is_lost = identity.is_empty() || self.trouble.as_ref().is_some_and(Trouble::is_lost);
         match self.sickness(identity) {
             None => Health::Sound,
@@ -116,7 +116,7 @@ impl Card {
         }
     }
 
-    /// The first of its reasons.
+    /// The first reason why it is sick, if it is.
     fn sickness(&self, identity: &Identity) -> Option<String> {
         if let Some(trouble) = &self.trouble {
             return Some(trouble.of_card());
@@ -132,10 +132,10 @@ impl Card {
         of_errors.or_else(|| health::of_mode(self.compute_mode.as_deref()))
     }
 
-    /// What somebody should look at.
+    /// Warnings about it.
     pub(super) fn warnings(&self, device: &Device) -> Vec<String> {
         let mut warnings = Vec::new();
-        // Until then the card can be used like any other, says NVIDIA's "GPU Memory Error Management".
+        // Until then the card can be used like any other (NVIDIA's "GPU Memory Error Management").
         if self.remap_pending.is_some_and(|pending| pending > 0) {
             warnings.push("replaces a bad row of its memory at its next reset".to_owned());
         }
@@ -151,7 +151,7 @@ impl Card {
     }
 }
 
-/// `nvmlDeviceGpuRecoveryAction_t`. Whatever the driver wants first, it does not want new work.
+/// The meaning of `nvmlDeviceGpuRecoveryAction_t`. Whatever the action is, the card must not get new work before it.
 fn recovery(action: u64) -> String {
     let what = match action {
         1 => "reset it",
@@ -172,7 +172,7 @@ impl Process {
 }
 
 impl Part {
-    /// Its name is `MODEL MIG PROFILE`.
+    /// The instance. Its name has the form `MODEL MIG PROFILE`.
     fn instance(&self) -> Instance {
         let profile = self.name.as_ref().and_then(|name| name.rsplit_once("MIG "));
         Instance {

@@ -1,5 +1,5 @@
-//! Whether there is an NVML to ask, found out without starting the child: most hosts have none, and are not
-//! to wait for it.
+//! Whether there is an NVML to ask, found out without starting the child: most hosts have none, and should not wait for
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use crate::inventory::answer::Silence;
 use crate::inventory::driver_root::{NAME, below};
 use crate::inventory::source::{Probe, Source};
 
-/// NVIDIA, as a PCI vendor.
+/// NVIDIA's PCI vendor id.
 const NVIDIA: &str = "0x10de";
-/// The PCI class of what computes and draws; NVIDIA has made bridges and network cards too.
+/// The PCI class of GPUs. NVIDIA has made bridges and network cards too.
 const DISPLAY: &str = "0x03";
 
-/// The library that the child is to open; `None` for the one that its loader finds by name.
+/// The library that the child should open; `None`: the one that its loader finds by name.
 pub(super) fn find(host: &Host, settings: &Settings) -> Result<Option<PathBuf>, Silence> {
-    // NVML speaks of this machine alone.
+    // NVML knows only this machine.
     if !host.is_here() {
         return Err(Silence::Absent("not asked below --root".to_owned()));
     }
@@ -25,7 +25,7 @@ pub(super) fn find(host: &Host, settings: &Settings) -> Result<Option<PathBuf>, 
         let missing = || Silence::Absent(format!("no {NAME} below the driver root {}", root.display()));
         return below(root).map(Some).ok_or_else(missing);
     }
-    // Named, it is asked in any case: the loader may know of more places than these.
+    // If named by --source, it is asked in any case: the loader may know more places than these.
     let is_named = settings.source == Source::Probe(Probe::Nvml);
     if is_named || has_driver(host) || below(Path::new("/")).is_some() {
         return Ok(None);
@@ -33,7 +33,7 @@ pub(super) fn find(host: &Host, settings: &Settings) -> Result<Option<PathBuf>, 
     Err(Silence::Absent(format!("no {} and no {NAME}", driver(host).display())))
 }
 
-/// Whether there should be an NVML: NVIDIA's driver is named or loaded, or a card of NVIDIA's is plugged in.
+/// Whether there should be an NVML: NVIDIA's driver is named or loaded, or one of its cards is present.
 pub(super) fn is_expected(host: &Host, settings: &Settings) -> bool {
     settings.driver_root.is_some() || has_driver(host) || has_card(host)
 }

@@ -1,8 +1,8 @@
-//! `nvml`: the NVIDIA driver's own library, asked by a child. It tells more than any other source, and what
-//! the driver says now: health, MIG instances, processes.
+//! `nvml`: the NVIDIA driver's own library, asked by a child. It reports more than any other source, and the present
+//! state: health, MIG instances, processes.
 //!
-//! The child (`nvml-child/`, embedded by `build.rs`) is what can hang, crash and be abandoned. [`library`]
-//! decides whether it is worth starting, [`report`] reads its line, [`card`] says what that means for a card.
+//! The child (`nvml-child/`, embedded by `build.rs`) may hang or crash, and can be abandoned. [`library`] decides whether
+//! it is worth starting, [`report`] parses its line, and [`card`] interprets each card.
 
 mod card;
 mod library;
@@ -50,7 +50,7 @@ fn silence(failure: Failure, limit: Duration) -> Silence {
     }
 }
 
-/// What NVML does not tell of a card that it cannot reach, the kernel driver may.
+/// The kernel driver may know what NVML does not report about a card that it cannot reach.
 fn found(cards: &[Card], host: &Host) -> Found {
     let addresses = card::addresses(cards, || procfs::addresses(host));
     let all_have_minors = cards.iter().all(|card| card.minor.is_some());

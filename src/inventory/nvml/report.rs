@@ -1,4 +1,4 @@
-//! The line that the child prints, and what else it can leave behind.
+//! The line that the child prints, and what it means if there is none.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -10,7 +10,7 @@ use crate::inventory::nvml::card::Card;
 use crate::inventory::nvml::trouble::Trouble;
 use crate::inventory::text::quote;
 
-/// What its line begins with (`nvml-child/main.rs`); the rest of standard output is the library's.
+/// The beginning of its line (`nvml-child/main.rs`); anything else on standard output is from the library.
 const MARK: &str = "gpu-coord-nvml 1 ";
 const BY_HAND: &str = "run nvidia-smi by hand, and look at `dmesg`";
 
@@ -22,7 +22,7 @@ pub(super) struct Report {
     error: Option<Trouble>,
 }
 
-/// At least one card.
+/// Parses the answer; a report has at least one card.
 pub(super) fn read(output: &Output, is_expected: impl FnOnce() -> bool) -> Result<Report, Silence> {
     let broken = |why: String| Silence::Broken { why: anyhow::Error::msg(why), cure: BY_HAND };
     let report = parse(output).map_err(broken)?;

@@ -17,19 +17,19 @@ const RESET_REQUIRED: u32 = 16;
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub(super) code: u32,
-    /// In the words of the wrapper, or of the loader.
+    /// The wrapper's or the loader's description.
     pub(super) text: String,
 }
 
 impl Trouble {
-    /// NVML as a whole cannot be asked. What is missing is not missed where nothing of NVIDIA's is.
+    /// The meaning if NVML as a whole cannot be asked. A missing library is no problem where nothing of NVIDIA's exists.
     pub(super) fn silence(self, is_expected: impl FnOnce() -> bool) -> Silence {
         let text = quote(&self.text);
         if matches!(self.code, LIBRARY_NOT_FOUND | NOT_LOADED) && !is_expected() {
             return Silence::Absent(text);
         }
         let (what, cure) = nvidia_smi::cause(self.code.try_into().unwrap_or(i32::MAX));
-        // The loader says which library and which function.
+        // The loader's text names the library or the function.
         let names_it = matches!(self.code, LIBRARY_NOT_FOUND | FUNCTION_NOT_FOUND);
         let what = if names_it || what == nvidia_smi::UNNAMED { text } else { what.to_owned() };
         Silence::Broken { why: anyhow::Error::msg(what), cure }
@@ -40,7 +40,7 @@ impl Trouble {
         self.code == LOST
     }
 
-    /// What it says of a card.
+    /// The meaning for one card.
     pub(super) fn of_card(&self) -> String {
         match self.code {
             NO_PERMISSION => "no permission to use it".to_owned(),

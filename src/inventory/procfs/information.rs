@@ -1,4 +1,4 @@
-//! The text of the kernel driver's files: of `information`, which each card has, and of `version`.
+//! The kernel driver's text files: `information`, one for each card, and `version`.
 
 use crate::device::{self, PciAddress};
 use crate::inventory::text;
@@ -14,8 +14,8 @@ pub(super) struct Information {
     pub(super) excluded: bool,
 }
 
-/// `LABEL: VALUE` lines, padded with blanks and tabs; labels come and go with the driver's version.
-/// `None` if not one label is known: then it is no such file.
+/// Parses `LABEL: VALUE` lines, padded with blanks and tabs; labels come and go with the driver's version. `None` if not
+/// a single label is known: then it is not such a file.
 pub(super) fn parse(text: &str) -> Option<Information> {
     let mut information = Information::default();
     let mut known = false;
@@ -41,8 +41,7 @@ fn assign<T>(field: &mut Option<T>, value: Option<T>) -> bool {
     true
 }
 
-/// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Sat Feb 17 ...`, and the words before the
-/// version change.
+/// The version in `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Sat Feb 17 ...`. The words before it vary.
 pub(super) fn version(text: &str) -> Option<String> {
     let line = text.lines().find_map(|line| line.strip_prefix("NVRM version:"))?;
     let is_version = |word: &&str| word.contains('.');

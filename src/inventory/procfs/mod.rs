@@ -1,9 +1,9 @@
-//! `procfs`: what the NVIDIA kernel driver says of its cards in `/proc/driver/nvidia/gpus`. It needs no
-//! tool and no library, and answers when those two and the driver are of different versions.
+//! `procfs`: what the NVIDIA kernel driver says about its cards in `/proc/driver/nvidia/gpus`. It needs neither a tool nor
+//! a library, and works even if these do not match the version of the driver.
 //!
-//! A card that an administrator has excluded is listed and not enumerated by the driver, so it does not
-//! count in the index (`an_excluded_card_does_not_count`). Of a card that is divided the kernel knows the
-//! instances and not their UUIDs, so that nothing of it is offered (`a_divided_card_is_not_offered_whole`).
+//! A card that an administrator has excluded is listed but not enumerated by the driver, so it does not count in the
+//! index (`an_excluded_card_does_not_count`). The kernel does not know the UUIDs of a divided card's instances, so
+//! nothing of such a card is offered (`a_divided_card_is_not_offered_whole`).
 
 mod information;
 
@@ -20,12 +20,12 @@ use information::Information;
 
 /// Below the `/proc` of the host.
 const GPUS: &str = "driver/nvidia/gpus";
-/// What may be opened of each card, by its minor: a directory for each GPU instance that there is.
+/// The capabilities of each card, by its minor: a directory for each existing GPU instance.
 const CAPABILITIES: &str = "driver/nvidia/capabilities";
 const VERSION: &str = "driver/nvidia/version";
 /// Why the instances of a card are not granted.
 const NAMELESS: &str = "the kernel does not tell their UUIDs";
-/// Ten times what any driver has written.
+/// In bytes: ten times what any driver has written.
 const MOST_INFORMATION: u64 = 16_384;
 
 pub(super) fn read(host: &Host) -> Answer {
@@ -70,7 +70,7 @@ fn unreadable(directory: &Path, err: io::Error) -> Silence {
     Silence::Broken { why, cure: "run it as root, or look at `dmesg`" }
 }
 
-/// The minors of the cards that the kernel driver can tell, for sources that do not know them.
+/// The minors of the cards that the kernel driver knows, for sources that do not know them.
 pub(super) fn minors(host: &Host) -> HashMap<PciAddress, u32> {
     let cards = list(&host.proc(GPUS)).unwrap_or_default();
     cards.into_iter().filter_map(|card| Some((card.pci?, card.information.ok()?.minor?))).collect()
@@ -89,7 +89,7 @@ pub(super) fn node(minor: u32, host: &Host) -> PathBuf {
     host.dev(format!("nvidia{minor}"))
 }
 
-/// One that is divided into nothing yet is not known from one that is whole.
+/// Whether the card has instances. A card in MIG mode without instances cannot be told from a whole one.
 fn is_divided(minor: u32, host: &Host) -> bool {
     let directory = host.proc(CAPABILITIES).join(format!("gpu{minor}/mig"));
     let mut instances = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -117,7 +117,7 @@ fn read_text(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// A card whose file cannot be read keeps its address, and so is known and not granted.
+/// A card whose file cannot be read keeps its address: it is shown, and not granted.
 fn read_information(path: &Path) -> Result<Information, String> {
     let text = read_text(path).map_err(|err| format!("cannot read {}: {err}", path.display()))?;
     information::parse(&text).ok_or_else(|| format!("{} does not describe a card", path.display()))
@@ -136,12 +136,12 @@ impl Card {
         Card { pci: name.parse().ok().or(bus), information }
     }
 
-    /// The driver's order: by address, and excluded cards after all that it enumerates.
+    /// The driver's order: by address, with excluded cards last.
     fn place(&self) -> (bool, Option<PciAddress>) {
         (self.is_excluded(), self.pci)
     }
 
-    /// It is what the administrator wanted.
+    /// Whether the administrator has excluded it.
     fn is_excluded(&self) -> bool {
         self.information.as_ref().is_ok_and(|information| information.excluded)
     }

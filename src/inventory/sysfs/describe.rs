@@ -1,4 +1,4 @@
-//! From the nodes of the KFD topology to devices.
+//! Turns the nodes of the KFD topology into devices.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,30 +12,30 @@ use crate::inventory::sysfs::properties::{self, Properties};
 use crate::inventory::sysfs::{Node, text};
 use crate::plain;
 
-/// What the kernel calls a chip of which it knows no name.
+/// The kernel's name for a chip without a known name.
 const NAMELESS: &str = "ip discovery";
 
 /// What the nodes' devices are read from.
 pub(super) struct Reader<'a> {
-    /// Of the nodes.
+    /// The directory of the nodes.
     pub(super) directory: &'a Path,
     pub(super) drm: Drm<'a>,
     /// By [`Gpu::id`].
     pub(super) uses: Option<HashMap<u64, Vec<Use>>>,
 }
 
-/// Domain, bus and device: the partitions of a card differ in the function alone.
+/// Domain, bus and device: the partitions of a card differ only in the function.
 type Slot = (u32, u8, u8);
 
 fn slot(address: PciAddress) -> Slot {
     (address.domain, address.bus, address.device)
 }
 
-/// What the graphics side knows of a card is that of all of its partitions.
+/// What the DRM driver knows about a card, which applies to all of its partitions.
 #[derive(Default)]
 struct Card {
     partitions: usize,
-    /// Whose memory it was is not told.
+    /// The kernel does not say which partition's memory failed.
     uncorrected_errors: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Reader<'_> {
         (0..).zip(gpus.iter().zip(&addresses)).map(node).collect()
     }
 
-    /// Each is asked for its errors once: the kernel asks the hardware.
+    /// Reads the errors of each card once, since each read makes the kernel ask the hardware.
     fn cards(&self, gpus: &[Gpu], addresses: &[Option<PciAddress>]) -> HashMap<Slot, Card> {
         let mut cards: HashMap<Slot, Card> = HashMap::new();
         for (gpu, address) in gpus.iter().zip(addresses) {
@@ -82,7 +82,7 @@ impl Reader<'_> {
         let uncorrected_errors = card.and_then(|card| card.uncorrected_errors);
         let nameless = pci.is_none().then(|| "KFD does not tell its PCI address".to_owned());
         let why = nameless.or_else(|| health::of_errors(uncorrected_errors));
-        // The graphics side counts the memory of the whole card.
+        // The DRM driver counts the memory of the whole card.
         let of_card = |attribute| self.drm.bytes(minor.filter(|_| is_alone)?, attribute);
         let total = self.local_bytes(gpu.number).or_else(|| of_card("mem_info_vram_total"));
         Device {

@@ -1,8 +1,7 @@
-//! The graphics side of the driver, which knows what KFD does not: the device nodes, the board's name, and
-//! how much of the memory is used.
+//! The DRM side of the driver, which knows what KFD does not: the device nodes, the board's name, and the memory in use.
 //!
-//! KFD names a device's render node. The other node is found through what both are nodes of: a PCI
-//! function, or for the second and later partitions of a card a device that the driver invents.
+//! KFD names a device's render node. The other node is found through the common parent of both: a PCI function, or, for
+//! the second and later partitions of a card, a device that the driver creates.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,7 +15,7 @@ use crate::inventory::sysfs::text;
 /// The nodes below `/sys/class/drm`, read once for all devices.
 pub(super) struct Drm<'a> {
     host: &'a Host,
-    /// What each node is a node of.
+    /// The parent device of each node.
     parents: BTreeMap<String, OsString>,
 }
 
@@ -31,7 +30,7 @@ impl<'a> Drm<'a> {
         Drm { host, parents: entries.filter_map(parent).collect() }
     }
 
-    /// The device nodes that belong to a render node, itself first.
+    /// A render node and the other nodes of the same device; the render node comes first.
     pub(super) fn nodes(&self, minor: u32) -> Vec<PathBuf> {
         let render = render(minor);
         let parent = self.parents.get(&render);
@@ -40,12 +39,12 @@ impl<'a> Drm<'a> {
         std::iter::once(render.clone()).chain(others).map(|node| self.node(&node)).collect()
     }
 
-    /// None for a partition that is not the card's first.
+    /// `None` for a partition that is not the card's first.
     pub(super) fn address(&self, minor: u32) -> Option<PciAddress> {
         self.parents.get(&render(minor))?.to_str()?.parse().ok()
     }
 
-    /// The maker's name of the board, where the board tells it.
+    /// The manufacturer's name of the board, if the board has it.
     pub(super) fn product(&self, minor: u32) -> Option<String> {
         self.attribute(minor, "product_name")
     }
@@ -54,7 +53,7 @@ impl<'a> Drm<'a> {
         self.attribute(minor, attribute)?.parse().ok()
     }
 
-    /// Of the card's memory, since the driver was loaded; the second file is what newer kernels have.
+    /// Uncorrected errors of the card's memory since the driver was loaded. Newer kernels have the second file.
     pub(super) fn uncorrected_errors(&self, minor: u32) -> Option<u64> {
         let text =
             ["ras/umc_err_count", "ras/aca_umc"].iter().find_map(|file| self.attribute(minor, file))?;
@@ -66,7 +65,7 @@ impl<'a> Drm<'a> {
         text(&path).ok().filter(|text| !text.is_empty())
     }
 
-    /// Whether the device's node was left out of this `/dev`, as a container does with what it is not given.
+    /// Whether the device's node is missing in this `/dev`, as in a container that was not given the device.
     pub(super) fn is_withheld(&self, minor: u32) -> bool {
         self.host.dev("dri").is_dir() && !self.node(&render(minor)).exists()
     }
@@ -80,7 +79,7 @@ fn render(minor: u32) -> String {
     format!("renderD{minor}")
 }
 
-/// `card0` and `renderD128`, and not `card0-DP-1`, which is a socket of it.
+/// Whether it is a node such as `card0` or `renderD128`, and not a connector such as `card0-DP-1`.
 fn is_node(name: &str) -> bool {
     let number = name.strip_prefix("card").or(name.strip_prefix("renderD"));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))

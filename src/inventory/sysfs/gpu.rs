@@ -9,10 +9,11 @@ use crate::inventory::sysfs::drm::Drm;
 use crate::inventory::sysfs::properties::{self, Properties};
 use crate::inventory::sysfs::text;
 
-/// What a node is to us.
+/// What a node is.
 #[derive(Debug, PartialEq)]
 pub(super) enum Seen {
     Processor,
+    /// A GPU that this process may not open.
     Withheld,
     Gpu(Gpu),
 }
@@ -20,9 +21,9 @@ pub(super) enum Seen {
 #[derive(Debug, PartialEq)]
 pub(super) struct Gpu {
     pub(super) number: u32,
-    /// KFD's own number of the GPU.
+    /// KFD's own number for the GPU.
     pub(super) id: Option<u64>,
-    /// Or why they cannot be read.
+    /// Its properties, or why they cannot be read.
     pub(super) properties: Result<Properties, String>,
 }
 
@@ -47,7 +48,7 @@ fn judge(number: u32, id: io::Result<String>, path: &Path, properties: Result<Pr
     let gpu = |id, properties| Seen::Gpu(Gpu { number, id, properties });
     let simds = properties.as_ref().ok().and_then(|properties| properties.simds);
     match id.map(|id| id.parse::<u64>()) {
-        // The kernel refuses it for a GPU, and a GPU alone, that the control group may not open.
+        // The kernel refuses this for a GPU that the control group may not open, and only for a GPU.
         Err(err) if err.raw_os_error() == Some(Errno::EPERM as i32) => Seen::Withheld,
         Ok(Ok(0)) => Seen::Processor,
         _ if simds == Some(0) => Seen::Processor,

@@ -1,14 +1,14 @@
-//! `sysfs`: AMD's GPUs as the kernel shows them, which needs no tool and no library, and takes a millisecond
-//! where AMD's tools take the start of a Python.
+//! `sysfs`: AMD's GPUs as the kernel shows them. It needs neither a tool nor a library, and takes a millisecond, while AMD's
+//! tools first have to start Python.
 //!
-//! `/sys/class/kfd` lists what HIP can use, in the order in which HIP counts it; what KFD does not know
-//! comes from the graphics side of the driver ([`drm`]).
-//! * The index is the rank among the GPUs, which is HIP's: not the number of the node, of `cardN` or of a
-//!   tool's row (`the_order_is_kfds_and_processors_do_not_count`).
-//! * The identity is the PCI address with function. The unique id is the card's, and its partitions share
-//!   it (`partitions_are_devices_of_their_own`).
-//! * A GPU that this process may not open, by its control group or for want of the device node, is left out
-//!   and not sick: HIP leaves it out too, and counts the others without it (`what_is_withheld_does_not_count`).
+//! `/sys/class/kfd` lists what HIP can use, in the order in which HIP counts it. What KFD does not know comes from the DRM
+//! side of the driver ([`drm`]).
+//! * The index is the rank among the GPUs, as in HIP; not the number of the node, of `cardN` or of a tool's row
+//!   (`the_order_is_kfds_and_processors_do_not_count`).
+//! * The identity is the PCI address with function. The unique id belongs to the card, and its partitions share it
+//!   (`partitions_are_devices_of_their_own`).
+//! * A GPU that this process may not open, because of its control group or a missing device node, is left out and not
+//!   sick: HIP leaves it out too, and counts the others without it (`what_is_withheld_does_not_count`).
 
 mod describe;
 mod drm;
@@ -30,14 +30,14 @@ use gpu::Seen;
 
 /// Below the `/sys` of the host.
 const NODES: &str = "class/kfd/kfd/topology/nodes";
-/// A page is the most that the kernel writes.
+/// In bytes. The kernel writes at most a page.
 const MOST_TEXT: u64 = 65_536;
 
 /// A GPU of the KFD topology.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) number: u32,
-    /// KFD's own number of the GPU: AMD's tools call it `kfd_id` or `GUID`.
+    /// KFD's own number for the GPU, which AMD's tools call `kfd_id` or `GUID`.
     pub(super) gpu_id: Option<u64>,
     pub(super) device: Device,
 }
@@ -47,7 +47,7 @@ pub(super) fn read(host: &Host) -> Answer {
     let devices: Vec<Device> = nodes.into_iter().map(|node| node.device).collect();
     let warnings = devices.iter().filter_map(health::warning);
     let warnings = warnings.map(|warning| format!("sysfs: {warning}")).collect();
-    // AMD's partitions are devices.
+    // AMD's partitions are devices, so no instance can be missing.
     Ok(Found { devices, driver_version: None, warnings, tells_instances: true })
 }
 
@@ -98,7 +98,7 @@ fn numbers(directory: &Path) -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// A small file, without the line's end.
+/// The contents of a small file, without the newline.
 fn text(path: &Path) -> io::Result<String> {
     let mut text = Vec::new();
     File::open(path)?.take(MOST_TEXT).read_to_end(&mut text)?;

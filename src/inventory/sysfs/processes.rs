@@ -1,7 +1,7 @@
-//! Who computes on AMD's GPUs, as KFD shows it in `/sys/class/kfd/kfd/proc`: a directory a process.
+//! Who computes on AMD's GPUs, according to KFD's `/sys/class/kfd/kfd/proc`, which has a directory per process.
 //!
-//! A process is attached to every GPU as soon as it starts HIP, so what counts is a queue: without one it
-//! can have no work on the GPU. The pids are those of the initial pid namespace.
+//! A process is attached to every GPU as soon as it starts HIP. So only queues count: without one it cannot have work on
+//! the GPU. The pids are those of the initial pid namespace.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -11,7 +11,7 @@ use crate::device::Use;
 use crate::host::Host;
 use crate::inventory::sysfs::text;
 
-/// By KFD's number of the GPU; `None` where the kernel does not tell.
+/// By KFD's number for the GPU; `None` where the kernel does not report it.
 pub(super) fn read(host: &Host) -> Option<HashMap<u64, Vec<Use>>> {
     let mut uses: HashMap<u64, Vec<Use>> = HashMap::new();
     for process in fs::read_dir(host.sys("class/kfd/kfd/proc")).ok()?.flatten() {
@@ -25,7 +25,7 @@ pub(super) fn read(host: &Host) -> Option<HashMap<u64, Vec<Use>>> {
     Some(uses)
 }
 
-/// A process can end while its directory is read, and then uses nothing.
+/// The GPUs that a process has queues on. A process that ends while its directory is read uses none.
 fn gpus(queues: &Path) -> BTreeSet<u64> {
     let queues = fs::read_dir(queues).into_iter().flatten().flatten();
     queues.filter_map(|queue| number(&queue.path().join("gpuid"))).collect()

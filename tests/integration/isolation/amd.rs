@@ -42,7 +42,7 @@ fn both_nodes_of_the_others_are_denied_and_no_display() {
         for print in ["index", "env", "json", "spark"] {
             let (code, stdout, stderr) = owner.runs(&format!("{line} --print {print}"));
             assert!(
-                code == 6 && stdout.is_empty() && stderr.contains("their indexes would change"),
+                code == 6 && stdout.is_empty() && stderr.contains("whose indexes would change"),
                 "{stderr}"
             );
         }

@@ -93,7 +93,7 @@ fn whoever_has_left_the_group_is_not_confined() {
         let name = stdout.lines().next().unwrap();
         let problem = format!(
             "gpu-coord: it is not in control group {}:{}/{name}, to which `gpu-coord exec` confined its command, and can open \
-             every device; ask from inside of that group\n",
+             every device; ask from inside that group\n",
             version.word(),
             stage.cell.path
         );

@@ -64,8 +64,8 @@ fn a_threaded_group_is_refused() {
         fs::write(group.join("cgroup.procs"), owner.pid().to_string()).unwrap();
         let ours = group.join(stage.name(&owner));
         let problem = format!(
-            "cannot prove what {} denies: entering the group: the group above is threaded, and takes whole processes no \
-             more; start the owner in a group that is no part of a threaded one; nothing was changed",
+            "cannot prove what {} denies: entering the group: the group above is threaded and no longer accepts whole \
+             processes; start the owner in a group that is not part of a threaded one; nothing was changed",
             ours.display()
         );
         stage.refuses(&stage.line(1, &owner), 5, &problem);

@@ -88,8 +88,8 @@ fn what_is_not_proven_is_undone() {
             Version::V1 => {
                 stage.cell.write("devices.deny", &format!("c {MAJOR}:{minor} rwm")).unwrap();
                 format!(
-                    "cannot write `c {MAJOR}:{minor} rwm` to {group}/devices.allow: the kernel allows it to \
-                     CAP_SYS_ADMIN alone, and allows nothing that the group above denies; nothing was changed"
+                    "cannot write `c {MAJOR}:{minor} rwm` to {group}/devices.allow: this requires CAP_SYS_ADMIN, and \
+                     nothing can be allowed that the group above denies; nothing was changed"
                 )
             }
             Version::V2 => {

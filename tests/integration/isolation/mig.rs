@@ -21,7 +21,7 @@ const DRIVER: &str = r#"
     exec setsid "$@" bash"#;
 /// How many nodes: of cards 0 and 1, then config, monitor, and each instance with its compute instance.
 const NODES: u64 = 12;
-const SECOND: &str = "gpu-coord: warning: 2 MIG instances for one owner, and CUDA uses one of them alone: ask for 1, or \
+const SECOND: &str = "gpu-coord: warning: 2 MIG instances for one owner, but CUDA uses only one of them: ask for 1, or \
     for a larger profile\n";
 const ORDINARY: &[&str] = &["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
 

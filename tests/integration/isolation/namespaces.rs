@@ -102,7 +102,7 @@ fn an_owner_outside_of_the_namespace_is_refused() {
         elsewhere.take(outside.pid());
         let line = format!("{} --owner {}", allocate(&stage), outside.pid());
         let problem = format!(
-            "gpu-coord: no control group of pid {} can be used: cgroup {}: its group /..{} lies outside the control \
+            "gpu-coord: no control group of pid {} can be used: cgroup {}: its group /..{} is outside the control \
              group namespace of gpu-coord\n",
             outside.pid(),
             stage.cell.version.word(),

@@ -5,8 +5,8 @@ use super::stage::Stage;
 
 fn changed(pid: u32) -> String {
     format!(
-        "pid {pid} holds devices already, and their indexes would change with more that it can open; ask with \
-         --print uuid (or pci, or host-index)"
+        "pid {pid} already holds devices, whose indexes would change if it could open more; ask with --print uuid \
+         (or pci, or host-index)"
     )
 }
 

@@ -45,8 +45,8 @@ fn devices_without_nodes_are_not_isolated() {
         let stage = Stage::with_gpus(version, 2);
         let mut owner = stage.owner();
         let line = format!("{} --source simulated:2", stage.line(1, &owner));
-        let problem = "source simulated:2 and the kernel tell no device node of device 0 (on WSL and for simulated \
-            devices there is none), so that it can neither be given nor denied";
+        let problem = "no device node of device 0 is known to source simulated:2 or the kernel (on WSL and for simulated \
+            devices there is none), so it can be neither given nor denied";
         stage.refuses(&line, 5, problem);
         let best = format!("allocate 1 --cgroup=best-effort --source simulated:2 --owner {}", owner.pid());
         let warning =

@@ -65,7 +65,7 @@ impl Orphaned {
     /// What `reclaim` says of the unit.
     fn kept(&self, verb: &str) -> String {
         format!(
-            "{verb} index 0 of pid {}: what it left in its control group lives on; --force releases it all the same\n",
+            "{verb} index 0 of pid {}: processes live on in its control group; --force releases it anyway\n",
             self.dead.pid()
         )
     }
@@ -101,7 +101,7 @@ fn what_orphans_may_have_open_is_given_last_and_never_with_isolation() {
         let (owner, other) = (scene.stage.owner(), scene.stage.owner());
         scene.warns(&scene.line("allocate 2 --check-dead", &owner), "1,2\n");
         let open =
-            "open to descendants of dead owners, which live on (`gpu-coord status` names the control group)";
+            "open to descendants of dead owners that live on (`gpu-coord status` names the control group)";
         let problem = format!("1 unit asked for, 0 of 3 can be given: 2 {HELD}; 1 {open}");
         let confined = format!("{} --check-dead", scene.stage.line(1, &other));
         scene.stage.sandbox.refuses(&confined, 1, &problem);

@@ -106,9 +106,9 @@ fn a_group_of_another_in_the_record_is_not_touched() {
         stage.sandbox.answers(&format!("allocate 1 --owner {}", owner.pid()), "1\n");
         let (record, pid) = (stage.sandbox.text(), owner.pid());
         let (word, cell, own) = (version.word(), &stage.cell.path, stage.name(&owner));
-        let named = "not called as gpu-coord calls groups".to_owned();
+        let named = "not a name of a group of gpu-coord".to_owned();
         let outside =
-            |path: &str| format!("its group {path} lies outside the control group namespace of gpu-coord");
+            |path: &str| format!("its group {path} is outside the control group namespace of gpu-coord");
         let through = format!("{cell}/{}/../{own}", stage.name(&victim));
         for (group, problem) in [
             (format!("{word}:{cell}/{}", stage.name(&victim)), format!("not of pid {pid}")),

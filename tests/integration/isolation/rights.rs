@@ -74,7 +74,7 @@ fn missing(version: Version) -> String {
         Version::V1 => "CAP_SYS_ADMIN",
         Version::V2 => "CAP_SYS_ADMIN, or CAP_BPF and CAP_NET_ADMIN",
     };
-    format!("isolation by cgroup {} takes {what}, which this process has not got; {HOW}", version.word())
+    format!("isolation by cgroup {} requires {what}, which this process does not have; {HOW}", version.word())
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn root_of_a_user_namespace_is_no_root() {
     for mut scene in Scene::all("root_of_a_user_namespace_is_no_root") {
         let problem = |version: Version| {
             format!(
-                "isolation by cgroup {} takes the rights of root outside of every user namespace, which this \
+                "isolation by cgroup {} requires root's privileges in the initial user namespace, in which this \
                  process is not; {HOW}",
                 version.word()
             )

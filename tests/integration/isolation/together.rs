@@ -99,7 +99,7 @@ fn what_the_living_can_open_is_never_reclaimed() {
         for words in ["", "--force"] {
             let Answer { status, stdout, stderr } = stage.reclaim(words);
             let kept =
-                format!("kept index 0 of pid {child}: its control group is that of a living owner too\n");
+                format!("kept index 0 of pid {child}: its control group is also that of a living owner\n");
             assert_eq!((status, stdout, stderr.as_str()), (Some(0), kept, ""), "{words}");
             assert_eq!((stage.sandbox.text(), owner.reach().as_str()), (before.clone(), "++-"));
         }

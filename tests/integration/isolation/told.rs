@@ -17,7 +17,7 @@ fn status_tells_the_group_and_what_the_kernel_denies() {
         let owner_of = |at: usize| answer["devices"][at]["units"][0]["owner"].clone();
         let (of, first) = (owner_of(0), stage.first_minor);
         let (group, denied, problem) = match version {
-            Version::V1 => ("v1", Value::Null, json!("cgroup v1 does not tell what it denies")),
+            Version::V1 => ("v1", Value::Null, json!("cgroup v1 does not report what it denies")),
             Version::V2 => ("v2", json!([format!("{MAJOR}:{}-{}", first + 1, first + 2)]), Value::Null),
         };
         let path = format!("{group}:{}/{}", stage.cell.path, stage.name(&owner));
@@ -64,7 +64,7 @@ fn doctor_proves_that_a_group_denies_and_leaves_none() {
         let mut owner = stage.owner();
         let (_, stdout, stderr) = owner.runs("doctor");
         let proven = format!(
-            "ok    cgroup       --cgroup={} denies, as it is proven with a device that is not there",
+            "ok    cgroup       --cgroup={} works: proven with a device that does not exist",
             version.word()
         );
         assert!(stdout.lines().any(|line| line == proven), "{stdout}{stderr}");

@@ -69,8 +69,8 @@ fn what_the_list_above_has_not_is_not_given() {
     stage.cell.allow_only(&[format!("c {MAJOR}:{} rwm", stage.first_minor + 1)]);
     let mut owner = stage.owner();
     let problem = format!(
-        "cannot write `c {MAJOR}:{} rw` to {}/devices.allow: the kernel allows it to CAP_SYS_ADMIN alone, and \
-         allows nothing that the group above denies; nothing was changed",
+        "cannot write `c {MAJOR}:{} rw` to {}/devices.allow: this requires CAP_SYS_ADMIN, and nothing can \
+         be allowed that the group above denies; nothing was changed",
         stage.first_minor,
         stage.group(&owner).display()
     );

@@ -64,12 +64,12 @@ fn options_of_other_commands_are_passed_over() {
 #[rustfmt::skip] // a table
 fn a_wrong_option_is_told_with_the_file() {
     for (text, problem) in [
-        ("prnt: uuid",            "config.yaml:3:13: `prnt` is no option that can be set here; did you mean `print`?"),
-        ("nonsense: 1",           "config.yaml:3:13: `nonsense` is no option that can be set here"),
-        ("amount: 1",             "config.yaml:3:13: `amount` is no option that can be set here"),
-        ("help: true",            "config.yaml:3:13: `help` is no option that can be set here"),
-        ("print: uuid, config: x", "config.yaml:3:26: `config` is no option that can be set here"),
-        ("config-key: x",         "config.yaml:3:13: `config-key` is no option that can be set here"),
+        ("prnt: uuid",            "config.yaml:3:13: `prnt` is not an option that can be set here; did you mean `print`?"),
+        ("nonsense: 1",           "config.yaml:3:13: `nonsense` is not an option that can be set here"),
+        ("amount: 1",             "config.yaml:3:13: `amount` is not an option that can be set here"),
+        ("help: true",            "config.yaml:3:13: `help` is not an option that can be set here"),
+        ("print: uuid, config: x", "config.yaml:3:26: `config` is not an option that can be set here"),
+        ("config-key: x",         "config.yaml:3:13: `config-key` is not an option that can be set here"),
         ("print: uid",            "config.yaml:3:13: `print` cannot be `uid`: it takes index, host-index, uuid, pci, env, json or spark"),
         ("deadline: soon",        "config.yaml:3:13: `deadline` cannot be `soon`: it takes seconds, more than 0 and at most 86400"),
         ("skip-busy: maybe",      "config.yaml:3:13: `skip-busy` cannot be `maybe`: it takes 1, true, yes, 0, false or no"),
@@ -102,9 +102,9 @@ fn a_file_that_is_named_has_to_be_readable() {
         ("nowhere.yaml", "cannot read nowhere.yaml: No such file or directory (os error 2)"),
         ("directory",    "cannot read directory: Is a directory (os error 21)"),
         ("config.yaml/x", "cannot read config.yaml/x: Not a directory (os error 20)"),
-        ("pipe",         "cannot read pipe: it is no regular file"),
+        ("pipe",         "cannot read pipe: it is not a regular file"),
         ("/proc/kmsg",   "cannot read /proc/kmsg: Resource temporarily unavailable (os error 11)"),
-        ("/dev/zero",    "cannot read /dev/zero: it is no regular file"),
+        ("/dev/zero",    "cannot read /dev/zero: it is not a regular file"),
         ("latin1.yaml",  "latin1.yaml:1:1: not UTF-8"),
         ("broken.yaml",  "broken.yaml:2:1: `sharring` is not a key here; did you mean `sharing`?"),
     ] {
@@ -195,8 +195,7 @@ fn one_configuration_of_a_config_map_is_chosen() {
     host.refuses("1", 4, several);
     host.refuses("1 --config-key x", 4, "config.yaml:5:3: has no configuration `x`; it has plain, small");
     host.configure(&sliced(3));
-    let no_map =
-        "config.yaml:1:1: is no ConfigMap, so that there is no `small` to choose; leave --config-key out";
+    let no_map = "config.yaml:1:1: not a ConfigMap, so there is no `small` to choose; leave --config-key out";
     host.refuses("1 --config-key small", 4, no_map);
 }
 
@@ -208,7 +207,7 @@ fn what_is_for_the_plugin_alone_is_named_to_who_asks() {
     let stderr = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
     let named: Vec<&str> = stderr.lines().filter(|line| line.contains("plugin")).collect();
     let line = |key: &str| {
-        format!("gpu-coord: config.yaml: {key} is for the Kubernetes device plugin, and says nothing here")
+        format!("gpu-coord: config.yaml: {key} is for the Kubernetes device plugin, and is ignored here")
     };
     assert_eq!(named, [line("flags.failOnInitError"), line("imex"), line("health")]);
 }

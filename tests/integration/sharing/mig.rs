@@ -30,7 +30,7 @@ fn strategy(name: &str) -> String {
 
 fn warning(count: u32) -> String {
     format!(
-        "gpu-coord: warning: {count} MIG instances for one owner, and CUDA uses one of them alone: ask for 1, or for a larger \
+        "gpu-coord: warning: {count} MIG instances for one owner, but CUDA uses only one of them: ask for 1, or for a larger \
          profile\n"
     )
 }

@@ -200,7 +200,7 @@ fn asks_inside(host: &Host, before: &str, after: &str, says: &[&str]) {
 #[test]
 fn what_exec_was_given_is_asked_for_once_however_it_is_shared_by_then() {
     let no_more = "gpu-coord: 1 unit asked for, and of the 1 that `gpu-coord exec` was given 0 are left; ask for more there, \
-        or with --more beside them";
+        or for further ones with --more";
     let says = ["0", "0", no_more, "1"];
     asks_inside(&Host::new(1, ""), "", &sliced(4), &says);
     asks_inside(&Host::new(1, ""), &sliced(4), "", &says);
@@ -223,11 +223,11 @@ fn a_share_that_nobody_can_judge_is_released_beside_those_of_the_living() {
     );
     fs::write(host.sandbox.file(), host.sandbox.text() + &elsewhere).unwrap();
     let pid = owner.pid();
-    let says = format!("released index 0#1 of pid 7\nkept index 0#0 of pid {pid}, which lives\n");
+    let says = format!("released index 0#1 of pid 7\nkept index 0#0 of pid {pid}, which is alive\n");
     host.answers("release 0 --force", &says);
     assert_eq!(host.shares(), [(0, Some(0))]);
     let refused = format!(
-        "device 0 is held by pid {pid}, which lives; end it, or let it give back what it has with `gpu-coord \
+        "device 0 is held by pid {pid}, which is alive; end it, or give back what it holds with `gpu-coord \
          deallocateAll --owner {pid}`"
     );
     host.refuses("release 0 --force", 6, &refused);
