@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use crate::record::{assert_sound, is_alive, of_the_living, units_of};
 use crate::running::{End, ending_signals};
-use crate::scene::{Scene, units};
+use crate::scene::{ALLOCATIONS, Scene, units};
 use crate::strace::{self, Call};
 
 /// Runs the command from the same file with a signal at this call. What it printed is given back, if it was let end.
@@ -166,10 +166,9 @@ fn killed_at_every_call_allocate_leaves_a_record_that_holds() {
         return;
     }
     thread::scope(|scope| {
-        scope.spawn(|| allocate(&Scene::empty(), "allocate 2"));
-        scope.spawn(|| allocate(&Scene::with_a_stale_grant(), "2 --enable-coordination-mode"));
-        scope.spawn(|| allocate(&Scene::after_a_crash(), "allocate 2"));
-        scope.spawn(|| allocate(&Scene::beside_the_script(), "2 --enable-coordination-mode"));
+        for (scene, words) in ALLOCATIONS {
+            scope.spawn(move || allocate(&scene(), words));
+        }
     });
 }
 

@@ -13,7 +13,7 @@ use crate::exec;
 use crate::record::{assert_sound, held_in, is_alive, of_the_living, units_of};
 use crate::running::{End, Running};
 use crate::sandbox::show;
-use crate::scene::{Scene, units};
+use crate::scene::{ALLOCATIONS, Scene, units};
 use crate::strace::{self, Call};
 
 /// What is done to a run.
@@ -224,10 +224,9 @@ fn whatever_fails_an_allocation_is_given_and_recorded_or_neither() {
         return;
     }
     thread::scope(|scope| {
-        scope.spawn(|| allocate(&Scene::empty(), "allocate 2"));
-        scope.spawn(|| allocate(&Scene::with_a_stale_grant(), "2 --enable-coordination-mode"));
-        scope.spawn(|| allocate(&Scene::after_a_crash(), "allocate 2"));
-        scope.spawn(|| allocate(&Scene::beside_the_script(), "2 --enable-coordination-mode"));
+        for (scene, words) in ALLOCATIONS {
+            scope.spawn(move || allocate(&scene(), words));
+        }
     });
 }
 

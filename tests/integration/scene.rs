@@ -13,6 +13,14 @@ use crate::running::{End, Running, wait_until};
 use crate::sandbox::{Process, Sandbox, dead_pid};
 use crate::strace::{self, Call};
 
+/// The allocations that are killed, and made to fail, at each of their calls: where, and by which words.
+pub(crate) const ALLOCATIONS: [(fn() -> Scene, &str); 4] = [
+    (Scene::empty, "allocate 2"),
+    (Scene::with_a_stale_grant, "2 --enable-coordination-mode"),
+    (Scene::after_a_crash, "allocate 2"),
+    (Scene::beside_the_script, "2 --enable-coordination-mode"),
+];
+
 pub(crate) struct Scene {
     pub(crate) host: Sandbox,
     /// What the file holds each time; none: there is no file.
