@@ -27,7 +27,7 @@ fn with_kfd() -> Tree {
     gpus.into_iter().fold(tree, gpu)
 }
 
-/// Adds one, by its node, KFD's number of it, its place on the bus and the minor of its render node.
+/// Adds a card: its KFD node, KFD's id of the GPU, its PCI address and the minor of its render node.
 fn gpu(tree: Tree, (node, id, location, minor): (u32, u32, u32, u32)) -> Tree {
     let properties = format!(
         "cpu_cores_count 0\nsimd_count 416\nmem_banks_count 1\ngfx_target_version 90010\nvendor_id 4098\n\
@@ -45,7 +45,7 @@ fn nvidia(tree: Tree) -> Tree {
     tree.card("0000:3b:00.0", "Model: NVIDIA L4\nDevice Minor: 0\n")
 }
 
-/// The graphics side of a card: `file` of it, whose nodes are these.
+/// The DRM side of a card: `file` in its device directory, and its nodes.
 fn with_graphics(tree: Tree, address: &str, nodes: &[&str], files: &[(&str, &str)]) -> Tree {
     let device = format!("devices/pci0000:40/{address}");
     for node in nodes {
@@ -130,7 +130,7 @@ fn a_gpu_whose_memory_fails_is_given_last() {
         .success()
         .stdout("0000:23:00.0,0000:05:00.0,0000:05:00.1\n");
     host.command(&["4"]).assert().code(1).stdout("");
-    // By way of a tool it is no less sick.
+    // A tool reports it sick too.
     let row = r#"echo '[{"gpu": 0, "bdf": "0000:43:00.0", "kfd_id": 45412}]'"#;
     assert_eq!(summary(&host.tool("amd-smi", row), &["--source", "amd-smi"]).1, "0 0000:43:00.0 sick");
 }
@@ -182,7 +182,7 @@ fn the_kernel_is_asked_before_the_tools() {
     let host = with_kfd().tool("amd-smi", "touch asked").tool("rocm-smi", "touch asked");
     assert_eq!(summary(&host, &[]).0, "sysfs");
     assert!(!host.path("asked").exists());
-    // Nor does a host with NVIDIA's GPUs wait for them.
+    // A host with NVIDIA GPUs does not wait for them either.
     let host = nvidia(Tree::new()).tool("amd-smi", "touch asked").tool("rocm-smi", "touch asked");
     assert_eq!(summary(&host, &[]).0, "procfs");
     assert!(!host.path("asked").exists());

@@ -1,5 +1,5 @@
-//! Another user, in a directory that everybody may write to: what the program meets there it refuses or tells, and
-//! does nothing with it.
+//! Attacks by another user in a world-writable directory: the program refuses or reports what it finds there, and
+//! does nothing else with it.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -66,8 +66,8 @@ while True:
             except OSError: pass
 "#;
 
-/// Whoever may write to the directory can take the file away, and then nothing is shared. It must not lead root to
-/// anything else, nor keep it.
+/// Whoever may write to the directory can remove the file, so that nothing is shared. That must not lead root to
+/// another file, nor block it for ever.
 #[test]
 fn a_name_that_is_swapped_all_the_time_leads_nowhere_else() {
     if !is_root("a_name_that_is_swapped_all_the_time_leads_nowhere_else") {
@@ -85,7 +85,7 @@ fn a_name_that_is_swapped_all_the_time_leads_nowhere_else() {
     assert_eq!(swapper.line(), "begun");
     let (mut answered, mut refused) = (0, 0);
     let since = Instant::now();
-    // On a busy machine the swapper has its turn less often.
+    // On a busy machine the swapper runs less often.
     while answered + refused < 450 || (refused <= 20 && since.elapsed() < Duration::from_secs(60)) {
         for line in ["allocate 1", "1 --enable-coordination-mode", "deallocateAll"] {
             let line = format!("{line} --deadline 5 --log none --owner {}", owner.pid());
@@ -105,7 +105,7 @@ fn a_name_that_is_swapped_all_the_time_leads_nowhere_else() {
     assert!(refused > 20, "answered {answered} times, refused {refused} times");
 }
 
-/// Whoever may read the file can do so. It is said who does, and nothing is read, given or given back without it.
+/// Whoever may read the file can lock it. The message names the process, and nothing is granted or released meanwhile.
 #[test]
 fn a_lock_that_another_user_keeps_for_ever_is_waited_for_until_the_deadline() {
     if !is_root("a_lock_that_another_user_keeps_for_ever_is_waited_for_until_the_deadline") {
@@ -207,7 +207,7 @@ fn no_text_of_others_steers_a_terminal() {
     assert!(answered > 8, "shown {answered} times, without what steers");
 }
 
-/// A library that leaves a mark with the rights that it has.
+/// A library that creates a file with whatever privileges it has.
 const LIBRARY: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -263,8 +263,8 @@ fn with_raised_privilege_a_callers_library_is_in_no_tool() {
     }
 }
 
-/// What one user writes of another's process is believed, as SECURITY.md says; the other can end it, and it is no
-/// more than a unit withheld.
+/// What one user records about another's process is believed, as SECURITY.md says. The harm is limited to a
+/// withheld unit, and the other user can end it.
 #[test]
 fn a_line_in_anothers_name_withholds_and_is_given_back_by_that_one() {
     let (host, owner, next) = (Sandbox::with_gpus(3), Process::start(), Process::start());
@@ -286,7 +286,7 @@ fn a_line_in_anothers_name_withholds_and_is_given_back_by_that_one() {
     host.answers(&line, "0,1\n");
 }
 
-/// Nothing is read of what is too large, and of what is sparse nothing is filled in.
+/// Files that are too large are not read, and sparse files are not filled.
 #[test]
 fn a_huge_file_costs_neither_memory_nor_disk() {
     let (host, owner) = (Sandbox::with_gpus(1).recorded(""), Process::start());

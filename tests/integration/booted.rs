@@ -1,5 +1,5 @@
-//! A host that systemd has booted, in namespaces of its own, and on it the units of `packaging/`: what they may not
-//! do is known to systemd and the kernel alone.
+//! A host booted by systemd in its own namespaces, with the units of `packaging/`: only systemd and the kernel know
+//! what the units are forbidden to do.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ mkdir "$group"
 find "$group" -depth -type d -exec rmdir {} +
 "#;
 
-/// What a container manager does for the systemd in a container: nothing that it writes is the machine's.
+/// What a container manager sets up for systemd in a container: it can write to nothing of the machine.
 const BOOT: &str = r#"
 set -e
 mount --make-rprivate /
@@ -87,7 +87,7 @@ systemctl start flink-taskmanager@2.service
 until_it_says 2
 "#;
 
-/// In the place of Flink's: who it is, what it can open, what it is told inside, and then it stays.
+/// Stands in for Flink's TaskManager: prints who it is, what it can open and what a call inside answers, then sleeps.
 const TASK_MANAGER: &str = r#"#!/bin/bash
 {
   id -un
@@ -183,7 +183,7 @@ fn the_reclaim_service_may_do_what_it_has_to() {
     let output = in_namespaces(ENTER, directory.path());
     let text = |name| fs::read_to_string(directory.path().join(name)).unwrap_or_default();
     let log = format!("{output:?}\n{}\n{}", text("drive.log"), text("reclaim.log"));
-    // What is left of the owner keeps its unit, and may open none any more.
+    // The owner's surviving child keeps the unit from being granted, and may no longer open any.
     let row = text("after-the-owner").lines().find(|line| line.starts_with('0')).map(ToOwned::to_owned);
     assert!(row.is_some_and(|row| row.contains("stale") && row.ends_with("denies 1:5 1:7-8")), "{log}");
     for said in ["released index 0 of pid", "outlived pid", "is empty, and is removed"] {
@@ -192,7 +192,7 @@ fn the_reclaim_service_may_do_what_it_has_to() {
     assert!(text("after-the-child").contains("free") && !text("after-the-child").contains("stale"), "{log}");
 }
 
-/// As an administrator is told to start a TaskManager, on three devices.
+/// A TaskManager started as the documentation tells administrators to, on three devices.
 #[test]
 fn a_taskmanagers_unit_starts_with_its_gpus_alone_or_not_at_all() {
     let (directory, probe) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,4 +1,4 @@
-//! How little an allocation asks of the kernel: counted, since a time would be asserted in vain.
+//! How many system calls an allocation makes. They are counted because a limit on time would not be reliable.
 
 use crate::sandbox::Sandbox;
 use crate::strace;

@@ -192,7 +192,7 @@ fn a_drain_that_finds_no_room_is_no_drain() {
     assert_eq!(within("drain 0 --reason broken", 0), refused);
     assert_eq!(host.text(), "");
     host.answers("drain 0 --reason broken", "");
-    // A living owner's line of the script would be written anew, for which there is no room either.
+    // A living owner's line of the script would be rewritten, for which there is no room either.
     let owner = Process::start();
     fs::write(host.file(), format!("{}1 {}\n", host.text(), owner.pid())).unwrap();
     let length = host.text().len();
@@ -201,7 +201,7 @@ fn a_drain_that_finds_no_room_is_no_drain() {
     assert!(!host.text().contains("\n!") && !host.text().starts_with('!'), "{}", host.text());
 }
 
-/// In which namespace we are decides who lives.
+/// Our pid namespace decides which owners are alive.
 #[test]
 fn nothing_is_released_after_a_read_that_failed_for_a_moment() {
     const TEST: &str = "nothing_is_released_after_a_read_that_failed_for_a_moment";

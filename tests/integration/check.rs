@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::sandbox::PROGRAM;
 
-/// The example of Flink's own page "External Resources", which is one of its own documentation's mistakes.
+/// The example on Flink's own page "External Resources", which contains a mistake.
 const DOCUMENTED: &str = "\
 external-resources: gpu;fpga # Define two external resources, \"gpu\" and \"fpga\".
 
@@ -210,7 +210,7 @@ fn a_host_has_to_have_the_units_and_the_script() {
     check(2, 0, "OK\n".to_owned());
     check(1, 1, "c.yaml:7: `gpu` asks for 2 units, and this host has 1\n".to_owned());
 
-    // With less than all of it.
+    // With a part of it only.
     let whole = fs::read_to_string(directory.path().join("c.yaml")).unwrap();
     let less =
         whole.replace("--enable-coordination-mode", "--enable-coordination-mode --devices 0-1 --exclude 1");

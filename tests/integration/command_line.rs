@@ -1,4 +1,4 @@
-//! What is said of the words, the variables and the streams that the program is started with.
+//! Arguments, environment variables and standard streams that the program is started with.
 //!
 //! All through `simulated:8`, so that nothing here depends on the machine's devices. Status and both streams
 //! are compared whole.
@@ -228,7 +228,7 @@ fn the_environment_sets_options_and_the_command_line_wins() {
     }
 }
 
-/// It can neither be read nor written to, and is open all the same.
+/// Open, but neither readable nor writable.
 #[test]
 fn a_stream_that_is_only_a_place_is_let_be() {
     let place = File::options().read(true).custom_flags(libc::O_PATH).open("/").unwrap();
@@ -534,7 +534,7 @@ struct Installed {
 impl Installed {
     const NOBODY: u32 = 65_534;
 
-    /// None, said aloud, where it cannot be made.
+    /// `None`, with a notice, if it cannot be made.
     fn with_set_user_id(test: &str) -> Option<Installed> {
         if !nix::unistd::geteuid().is_root() {
             skip(test, "a set-user-ID program can be made by root alone");
@@ -606,7 +606,7 @@ fn an_answer_is_what_other_engines_read() {
         uuid(0)
     );
     answers(&words("1 --source simulated:3 --print json"), &[], &json, "");
-    // As Spark's worker calls its discovery script: with no word at all.
+    // As Spark's worker calls its discovery script: without arguments.
     let set = [("GPU_COORD_AMOUNT", "3"), ("GPU_COORD_SOURCE", "simulated:3"), ("GPU_COORD_PRINT", "spark")];
     answers(&[], &set, "{\"addresses\":[\"0\",\"1\",\"2\"],\"name\":\"gpu\"}\n", "");
 }

@@ -55,13 +55,13 @@ struct Crowd {
     host: Sandbox,
     random: Random,
     owners: Vec<Process>,
-    /// What each owner was told, and has not given back. Of one whose caller was killed there may be more.
+    /// The units that each owner was told of and has not given back. If its caller was killed there may be more.
     told: BTreeMap<u32, BTreeSet<u32>>,
     /// Owners that a killed caller may have recorded something for, or freed something of.
     unsure: BTreeSet<u32>,
 }
 
-/// Too few are free, or the owner was killed.
+/// Too few units are free, or the owner was killed.
 pub(crate) fn is_refusal(code: i32, stderr: &str) -> bool {
     match code {
         1 => stderr.contains(" can be given: "),
@@ -186,7 +186,7 @@ fn no_unit_has_two_living_owners_whoever_is_killed() {
     }
 }
 
-/// Whoever looks sees whole grants, and well-formed JSON, while others take and give back.
+/// A reader sees whole grants and well-formed JSON while others allocate and give back.
 #[test]
 fn status_is_whole_while_others_write() {
     const WRITERS: usize = 3;

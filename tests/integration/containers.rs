@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::running::wait_until;
 use crate::sandbox::{PROGRAM, Process, Sandbox, is_root, skip};
 
-/// Words of a runtime: the namespaces. It ends with the test.
+/// The command of a container runtime: it makes the namespaces, and ends with the test.
 const NAMESPACES: [&str; 5] = ["--pid", "--mount", "--fork", "--kill-child", "--propagation=private"];
 
 /// A root of its own over the host's, with the record at `$INSIDE`. Then its shell does what it is told.
@@ -207,7 +207,7 @@ fn pid_1_of_one_container_is_not_pid_1_of_another() {
     assert!(lines.clone().all(|line| line.split(['\t', ' ']).nth(1) == Some("1")), "{text}");
     assert_eq!(lines.map(key).collect::<BTreeSet<_>>().len(), 3, "{text}");
     assert_eq!(states(&host), [owned("held"), owned("held"), owned("held")]);
-    // Each knows its own, gives back its own, and takes nobody's, also where it may take over.
+    // Each knows its own units, gives back its own, and takes nobody else's, even with a take-over.
     let refusal = format!(
         "gpu-coord: 1 unit asked for, 0 of 3 can be given: 1 held by living owners (`gpu-coord status` names them); 2 units are {ELSEWHERE}\n"
     );
@@ -248,7 +248,7 @@ fn what_a_dead_container_held_is_taken_over_by_the_host_alone() {
     let reclaimed = on_host(&host, "reclaim");
     assert!(reclaimed == told || reclaimed == (0, String::new(), String::new()), "{reclaimed:?}");
     assert_eq!(states(&host)[1..], [free(), owned("held")]);
-    // And then so can they.
+    // And then the containers can, too.
     late.answers("gpu-coord allocate 1", "1\n");
     assert_eq!(states(&host)[1..], [owned("held"), owned("held")]);
 }
@@ -301,7 +301,7 @@ fn a_container_in_a_container_is_judged_by_the_host_alone() {
     outer.answers("gpu-coord allocate 2", "1,2\n");
 }
 
-/// A record that was not mounted coordinates with nobody, and that is said.
+/// A record that is not mounted coordinates with nobody, which causes a warning.
 #[test]
 fn a_container_without_the_record_is_warned() {
     let test = "a_container_without_the_record_is_warned";

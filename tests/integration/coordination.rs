@@ -1,4 +1,4 @@
-//! Who is given what, and what the file says afterwards.
+//! Which units are granted, and what the file contains afterwards.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::sandbox::{Process, Sandbox, dead_pid};
 
-/// Older than this boot, and so than every process. An hour would not do: a machine that was restored from
+/// Older than this boot, and so than every process. An hour would not be enough: a machine restored from
 /// a snapshot has booted long before the time that it is up for.
 fn make_old(host: &Sandbox) {
     File::open(host.file()).unwrap().set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();
@@ -186,7 +186,7 @@ fn a_line_that_begins_with_an_index_and_is_no_assignment_withholds_it() {
         host.command(&line).assert().code(0).stdout("0,2\n").stderr(format!(
             "gpu-coord: warning: coordination:1: {problem}, so that index 1 is withheld; correct the line, or delete it if no process holds the unit\n"
         ));
-        // It is withheld still, by a line that has an end by now.
+        // It is still withheld, by a line that now has a line end.
         host.command(&format!("1 --enable-coordination --owner {}", owner.pid())).assert().code(1).stdout("");
     }
 }

@@ -2,7 +2,7 @@
 //! to G5). Whatever was recorded by then, the next call takes it as it is.
 //!
 //! strace kills it before the call is made. After a call is before the next: in between the program changes nothing but
-//! its own memory. A write that is cut short in the middle is not to be had this way: `plan::tests` cuts every byte.
+//! its own memory. A write that is cut short cannot be produced this way: `plan::tests` cuts at every byte.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -14,7 +14,7 @@ use crate::running::{End, ending_signals};
 use crate::scene::{ALLOCATIONS, Scene, units};
 use crate::strace::{self, Call};
 
-/// Runs the command from the same file with a signal at this call. What it printed is given back, if it was let end.
+/// Runs the command from the same file with a signal at this call. Returns what it printed, if it ended by itself.
 fn run_with(scene: &Scene, signal: Signal, call: &Call, line: &str) -> (End, String) {
     let (end, stdout, stderr) =
         scene.run_with(&format!("signal={signal}"), call, &call.nth.to_string(), line);
@@ -102,7 +102,7 @@ fn killed_at_every_call_reclaim_leaves_a_record_that_holds() {
     if !strace::is_there("killed_at_every_call_reclaim_leaves_a_record_that_holds") {
         return;
     }
-    // Both units of the grant are named, or none is left to be named.
+    // Both units of the grant are named, or neither is left.
     let says = |stdout: &str, stderr: &str| [0, 1, 2].contains(&stdout.lines().count()) && stderr.is_empty();
     let check = |scene: &Scene, is_done: bool| {
         let stale = stale(scene);
@@ -183,7 +183,7 @@ fn killed_at_every_call_deallocate_leaves_a_record_that_holds() {
     });
 }
 
-/// Either it is answered and recorded, or neither.
+/// Units are answered and recorded, or neither.
 #[test]
 fn ended_at_every_call_allocate_prints_what_it_records() {
     if !strace::is_there("ended_at_every_call_allocate_prints_what_it_records") {

@@ -1,4 +1,4 @@
-//! What `gpu-coord doctor` says of a host's mounts, clocks, variables and locks, each of them a fault that was met.
+//! What `gpu-coord doctor` says about a host's mounts, clocks, variables and locks; each fault was seen in practice.
 
 use std::fs;
 use std::process::Command;
@@ -132,7 +132,7 @@ fn a_lock_that_is_not_to_be_had_fails() {
     assert!(fails.len() == 1 && fails[0].contains("while waiting for"), "{lines:#?}");
 }
 
-/// Also where there are too few devices for it to take one index for another.
+/// Even if there are too few devices for one index to be mistaken for another.
 #[test]
 fn the_stock_script_is_warned_of_on_few_devices() {
     let host = Sandbox::with_gpus(2);

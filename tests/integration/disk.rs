@@ -16,7 +16,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// A tmpfs of so many bytes, or none, said aloud, where it cannot be made.
+    /// A tmpfs of `size` bytes, or `None`, with a notice, if it cannot be made.
     fn of(size: usize, test: &str) -> Option<Disk> {
         let mount = format!("mount -t tmpfs -o size={size} none \"$0\" && echo mounted && read x");
         Disk::mounted(&mount, test)

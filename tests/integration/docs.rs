@@ -1,4 +1,4 @@
-//! What the documentation says is what the program does.
+//! The documentation agrees with the program.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What `gpu-coord doctor` finds on hosts that are well and on hosts that are not.
+//! What `gpu-coord doctor` finds on hosts with and without faults.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -170,7 +170,7 @@ fn the_json_has_the_same() {
     assert!(checks.iter().all(|check| check["text"].is_string()));
 }
 
-/// By NVML itself, else by the tool, else it cannot be told; and of no other devices than NVIDIA's.
+/// From NVML, else from the tool, else it is unknown; only for devices of NVIDIA.
 #[test]
 fn persistence_mode_is_told_by_whoever_knows() {
     let lines = |host: fake_nvml::Host, source: &str| -> Vec<String> {

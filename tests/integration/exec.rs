@@ -1,4 +1,4 @@
-//! `exec`: what it becomes, and what that is told.
+//! `exec`: the command that it becomes, and the environment of that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -136,7 +136,7 @@ fn what_cannot_be_run_is_given_nothing() {
     }
 }
 
-/// It is executable, and that what runs it is not there is seen too late.
+/// It is executable, but its interpreter is missing, which is noticed too late.
 #[test]
 fn what_the_kernel_does_not_run_leaves_nothing_recorded() {
     let host = Sandbox::with_gpus(2);
@@ -321,7 +321,7 @@ fn of_nothing_nothing_is_seen() {
     assert!(!host.file().exists());
 }
 
-/// No variable names devices of any kind; the path is good from every directory.
+/// No variable that names devices is set, and the path is valid from every directory.
 #[test]
 fn devices_of_any_kind_are_told_by_no_variable() {
     let host = Sandbox::with_source("file:devices.json");

@@ -26,7 +26,7 @@ pub(crate) struct Fault<'a> {
 }
 
 impl Fault<'_> {
-    /// As strace is told it.
+    /// In the words of strace's options.
     pub(crate) fn when(&self) -> String {
         format!("{}{}", self.call.nth, if self.lasts { "+" } else { "" })
     }
@@ -61,7 +61,7 @@ fn errors(call: &Call) -> &'static [&'static str] {
         "mkdir" | "mkdirat" | "mknodat" => &["EACCES", "ENOMEM", "ENOSPC"],
         "rmdir" | "unlink" | "unlinkat" => &["EACCES", "EIO", "ENOMEM"],
         "bpf" => &["EACCES", "EAGAIN", "ENOMEM"],
-        // F_SETFL gives none of these; EPERM it gives for an append-only file.
+        // F_SETFL returns none of these; for an append-only file it returns EPERM.
         "fcntl" if has("F_SETFL") => &["EPERM"],
         "execve" => &["EACCES", "ENOMEM"],
         _ => &[],
@@ -75,7 +75,7 @@ pub(crate) fn faults(calls: &[Call], last: bool) -> Vec<Fault<'_>> {
     for (at, call) in calls.iter().enumerate() {
         let errors = errors(call);
         if strace::sweeps_all() {
-            // No host interrupts for ever; and the other getrandom(2) of a run never says EAGAIN.
+            // No host interrupts for ever; and the other getrandom(2) of a run never returns EAGAIN.
             let lasting =
                 errors.iter().filter(|error| last && **error != "EINTR" && call.name != "getrandom");
             faults.extend(errors.iter().map(|error| Fault { call, error, lasts: false }));
@@ -100,7 +100,7 @@ pub(crate) fn is_warnings(stderr: &str) -> bool {
     stderr.lines().all(|line| line.starts_with("gpu-coord: warning: "))
 }
 
-/// What is wrong with an end: with nobody given anything, or with `given` as the answer. `recorded`: of the owner.
+/// What is wrong with how a run ended, if anything. `given`: the units that are recorded for `pid` afterwards.
 fn wrong(end: &Ended, given: &BTreeSet<u32>, pid: u32) -> Option<&'static str> {
     let (end, stdout, stderr) = end;
     let is_said = stderr.contains(&format!("recorded for pid {pid} and not given: "));
@@ -127,7 +127,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn note(&mut self, line: &str, fault: &Fault<'_>, end: &Ended, wrong: Option<&str>) {
-        // What is said would be written in the same way.
+        // The message would be written in the same way.
         let is_mute = fault.lasts && ["poll", "write"].contains(&fault.call.name.as_str());
         match wrong {
             Some(NOT_ONE_LINE) if is_mute && end.2.is_empty() => self.refused += 1,
@@ -191,7 +191,7 @@ fn deallocate(scene: &Scene) {
     sweep(scene, &scene.line("deallocateAll --deadline 1 --log none"), wrong).check();
 }
 
-/// What is told is freed, or an error. Of whom it cannot be told whether they live, they do.
+/// What is reported as freed is free, or there is an error. An owner whose state is unknown counts as alive.
 fn reclaim(scene: &Scene) {
     let stale = || scene.held().iter().filter(|held| !is_alive(held)).count();
     scene.restore();
@@ -253,7 +253,7 @@ fn exec(words: &str, dead: bool) {
     let calls = strace::calls(&program);
     let becomes = calls.iter().rposition(|call| call.name == "execve").unwrap();
     assert!(becomes > 20, "{calls:?}");
-    // What fails for good would fail the command too.
+    // A permanent failure would make the command fail too.
     for fault in faults(&calls[1..=becomes], false) {
         scene.restore();
         let _ = fs::remove_file(&seen);
@@ -272,7 +272,7 @@ fn exec(words: &str, dead: bool) {
         let what = format!("begun: {has_begun}, with {given:?}");
         tally.note(&line, &fault, &end, Some(what.as_str()).filter(|_| !is_right));
         assert!(of_the_living(&scene.held()).is_superset(&scene.others), "{fault:?}");
-        // A host that does not let itself be named gives what its owners have only back when it is rebooted.
+        // Without the boot's id, what an owner holds is free only after a reboot.
         if fault.error != "EACCES" {
             scene.assert_that_the_next_call_works(fault.call);
         }

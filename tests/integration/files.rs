@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use crate::running::Running;
 use crate::sandbox::{Process, Sandbox, install, is_root};
 
-/// Who is nobody of importance here.
+/// A user without any privileges.
 const USER: u32 = 65534;
 
 fn allow_all(directory: &Path) {
@@ -101,7 +101,7 @@ fn allocate_as(user: u32, host: &Sandbox) -> Output {
     shell.arg(program).output().unwrap()
 }
 
-/// As the administrator shares it. Whoever makes a file there may be anybody, root is not.
+/// Shared by the administrator. Anybody may have created a file there; root does not.
 #[test]
 fn in_a_directory_of_all_a_file_of_roots_is_used_by_a_user() {
     if !is_root("in_a_directory_of_all_a_file_of_roots_is_used_by_a_user") {
@@ -154,7 +154,7 @@ fn a_file_that_is_too_large_is_not_read() {
     );
 }
 
-/// Whoever made the file may be the owner of the units, and still what is in it may be anybody's.
+/// The file's creator may own the units, yet anybody may have written what is in it.
 #[test]
 fn in_a_directory_of_all_a_users_file_that_all_may_write_to_is_refused() {
     const TEST: &str = "in_a_directory_of_all_a_users_file_that_all_may_write_to_is_refused";
@@ -181,7 +181,7 @@ fn in_a_directory_of_all_a_users_file_that_all_may_write_to_is_refused() {
     mode(0o664);
     host.answers(&lines[0], "0\n");
     host.answers(&lines[2], "");
-    // Root's own file may be everybody's: so the administrator shares it.
+    // A file of root may be world-writable: that is how the administrator shares it.
     std::os::unix::fs::chown(host.file(), Some(0), None).unwrap();
     mode(0o666);
     host.answers(&lines[1], "0\n");

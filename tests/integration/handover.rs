@@ -1,5 +1,5 @@
-//! What is named on stdout is recorded, and what could not be handed over is not (G2). Here stdout fails after
-//! the program looked at it, with the record written; `command_line` has what fails at once.
+//! What is printed on stdout is recorded, and what could not be printed is not (G2). Here stdout fails after
+//! the program checked it, with the record written; `command_line` tests a stdout that fails at once.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -172,7 +172,7 @@ fn a_write_that_fails_leaves_nothing_recorded() {
         ("the body", "pwrite64", "1", "write to"),
         ("the first byte of one", "pwrite64", "2", "write to"),
         ("the first byte of the other", "pwrite64", "3", "write to"),
-        // Nor can it be undone then, and need not be.
+        // It cannot be undone then, and need not be.
         ("the body and all after it", "pwrite64", "1+", "write to"),
         ("the first byte of one and all after it", "pwrite64", "2+", "write to"),
     ] {
@@ -190,7 +190,7 @@ fn a_write_that_fails_leaves_nothing_recorded() {
     }
 }
 
-/// The moment is the test's clock and the machine's load: many runs, and each must agree.
+/// The moment varies with the machine's load, so there are many runs, and each must be consistent.
 #[test]
 fn a_signal_at_any_moment_parts_neither_from_the_other() {
     let (host, _other, owner) = with_one_held();

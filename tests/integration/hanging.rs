@@ -1,4 +1,4 @@
-//! What hangs in the kernel: a file system whose server does not answer, and a driver's files.
+//! Operations that hang in the kernel: on a file system whose server does not answer, and on a driver's files.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -56,7 +56,7 @@ fn the_wait_for_it_is_bounded() {
     }
 }
 
-/// What writes to it is left behind, without the lock, and the answer holds.
+/// The child that writes to it is left behind without the lock, and the answer stands.
 #[test]
 fn a_history_that_hangs_keeps_nobody() {
     if !is_root("a_history_that_hangs_keeps_nobody") {
@@ -73,7 +73,7 @@ fn a_history_that_hangs_keeps_nobody() {
         let mut command = host.command(&format!("allocate 1 {of}"));
         command.assert().code(0).stdout(format!("{index}\n")).stderr(warning);
     }
-    // Its command has no child that it does not know of, and the lock is free.
+    // The command of `exec` has no child that it does not know of, and the lock is free.
     let mut exec = host.command("exec 1 --log far/log");
     let script =
         "read -r children </proc/$$/task/$$/children; echo \"[$children]\"; flock -n coordination echo free";

@@ -89,7 +89,7 @@ fn grants_releases_and_refusals_are_written_to_the_journal() {
     assert!(journal.is_empty());
 }
 
-/// Two owners of one unit of the service manager, of which one line each is written.
+/// Two owners in one unit of the service manager: a line is written for each.
 #[test]
 fn what_a_unit_gives_back_is_written_of_each_owner() {
     if !may_mount("what_a_unit_gives_back_is_written_of_each_owner") {
@@ -148,7 +148,7 @@ fn what_is_taken_over_is_written_and_nothing_where_it_is_not_wanted() {
     assert!(journal.is_empty());
 }
 
-/// Before it is known what there is to give, too; and once.
+/// Even before the devices are known; and only once.
 #[test]
 fn every_refusal_is_written_with_its_reason() {
     if !may_mount("every_refusal_is_written_with_its_reason") {
@@ -173,7 +173,7 @@ fn every_refusal_is_written_with_its_reason() {
         assert!(refused[0].starts_with(&says), "{line}: {refused:?}");
         assert_eq!(refused[3..], ["GPU_COORD_ACTION=refusal".to_owned(), format!("GPU_COORD_OWNER={pid}")]);
     }
-    // Of a pid that is no process no more is known.
+    // Nothing else is known of a pid without a process.
     let gone = dead_pid();
     assert_eq!(journal.run(&format!("allocate 1 --owner {gone} {file}")).status.code(), Some(2));
     let says = format!("MESSAGE=gave nothing to pid {gone}: ");
@@ -182,7 +182,7 @@ fn every_refusal_is_written_with_its_reason() {
     assert_eq!(journal.run(&format!("exec 1 {file} --devices 7 -- true")).status.code(), Some(2));
     let refused = journal.entry();
     assert!(refused[0].contains(" of uid 0 (") && refused[0].contains("): --devices: `7`"), "{refused:?}");
-    // What coordinates with nobody writes nothing.
+    // Without coordination nothing is written.
     assert_eq!(journal.run(&format!("1 --exclude 7 {file}")).status.code(), Some(2));
     assert_eq!(journal.run(&format!("status --exclude 7 {file}")).status.code(), Some(2));
     assert!(journal.is_empty());
@@ -233,7 +233,7 @@ fn what_is_asked_for_inside_of_exec_is_written() {
     assert!(journal.is_empty());
 }
 
-/// The answer holds, and says what the history lacks.
+/// The answer stands, with a warning about what is missing in the history.
 #[test]
 fn a_log_that_cannot_be_written_is_warned_of() {
     let (host, owner) = (Sandbox::with_gpus(2), Process::start());
@@ -266,7 +266,7 @@ fn a_log_that_is_the_record_is_refused() {
     assert_eq!(host.text(), before);
 }
 
-/// Half a line is none.
+/// A line is written whole or not at all.
 #[test]
 fn a_log_without_room_for_the_line_is_warned_of() {
     if !may_mount("a_log_without_room_for_the_line_is_warned_of") {
@@ -286,7 +286,7 @@ fn a_log_without_room_for_the_line_is_warned_of() {
     );
 }
 
-/// The first process of a container takes in whoever has lost its parent, and would never wait for it.
+/// The first process of a container adopts orphans, and would never reap this one.
 #[test]
 fn nothing_is_left_to_whoever_takes_orphans_in() {
     if !may_mount("nothing_is_left_to_whoever_takes_orphans_in") {

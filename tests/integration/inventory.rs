@@ -1,4 +1,4 @@
-//! The sources, good and bad, as `gpu-coord devices` reads them: a fake `nvidia-smi` on PATH, and a
+//! The sources, working and broken, as `gpu-coord devices` reads them: a fake `nvidia-smi` on PATH, and a
 //! driver's directory below `--root`.
 
 use std::fs;
@@ -15,14 +15,14 @@ use crate::strict::is_refused_if_strict;
 use crate::tree::{FOR_EVER, Tree, write_script};
 
 const ROW: &str = "0, GPU-1-a, 00000000:01:00.0, NVIDIA L4, 23034, 1, P8, Default, 0, 550.54.15, Disabled";
-/// What a card says in the fields that not every version knows.
+/// A card's values of the fields that not every version has.
 const MORE: &str = "1, P8, Default, 0, 550.54.15, Disabled";
 
 fn with_smi(script: &str) -> Tree {
     Tree::new().tool("nvidia-smi", script)
 }
 
-/// A zombie has ended: only its parent, whoever that is by now, can do away with it.
+/// A zombie has ended: only its parent, whichever that is by now, can reap it.
 fn is_running(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
@@ -464,7 +464,7 @@ fn a_tool_that_is_not_there_costs_no_process() {
     }
 }
 
-/// What is simulated is as NVIDIA's.
+/// Simulated devices behave like NVIDIA's.
 #[test]
 fn a_vendor_beside_devices_of_any_kind_is_warned_of() {
     let host = Sandbox::with_gpus(1);

@@ -46,7 +46,7 @@ fn who_holds_the_lock_is_named() {
     wait_until("the lock is free", || lock(&host.file(), FlockArg::LockExclusiveNonblock).is_some());
 }
 
-/// On a busy machine the look through all processes may be given up, and then none is named: asked again.
+/// On a busy machine the search through all processes may be given up, so that none is named; then it is repeated.
 #[track_caller]
 fn assert_held_by(host: &Sandbox, owner: &Process, holder: &str) {
     let before = host.text();
@@ -168,7 +168,7 @@ fn whoever_is_killed_with_the_lock_lets_go_of_it() {
     }
 }
 
-/// The descriptor is marked in the call that opens it, so that no child can have it.
+/// The descriptor is made close-on-exec by the call that opens it, so that no child can inherit it.
 #[test]
 fn no_child_inherits_the_lock() {
     let owner = Process::start();
@@ -196,7 +196,7 @@ fn no_child_inherits_the_lock() {
     drop(lock);
 }
 
-/// Some network file systems have no locks: without one, nothing is read, given or given back.
+/// Some network file systems have no locks: without one, nothing is read, granted or released.
 #[test]
 fn a_file_system_without_locks_is_refused() {
     if !strace::is_there("a_file_system_without_locks_is_refused") {
@@ -216,7 +216,7 @@ fn a_file_system_without_locks_is_refused() {
     }
 }
 
-/// Every other failure is told as what it is, and what a signal interrupted is done again.
+/// Every other failure is reported as such, and an interrupted call is repeated.
 #[test]
 fn a_lock_that_fails_is_told_and_one_that_is_interrupted_is_taken() {
     if !strace::is_there("a_lock_that_fails_is_told_and_one_that_is_interrupted_is_taken") {

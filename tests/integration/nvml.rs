@@ -1,4 +1,4 @@
-//! NVML, good and bad, as `devices` and `allocate` meet it.
+//! NVML, working and broken, as `devices` and `allocate` use it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::running::{Running, wait_until};
 use crate::sandbox::{PROGRAM, Process, is_root, may_mount, skip};
 use crate::strace;
 
-/// What the child is called.
+/// The name of the child process.
 const CHILD: &str = "gpu-coord-nvml";
 
 /// The pids of the children of `parent` that ask NVML. A zombie has ended.
@@ -102,7 +102,7 @@ fn an_old_driver_is_asked_in_old_forms() {
     assert_eq!((&device["health"], &device["units"].as_array().unwrap().len()), (&json!("sound"), &1));
 }
 
-/// Whatever NVML answers to one question, the others are answered as before.
+/// Whatever NVML answers to one query, the others are not affected.
 #[test]
 #[rustfmt::skip] // a table
 fn a_call_that_fails_loses_one_field() {
@@ -172,7 +172,7 @@ fn an_instance_is_granted_by_its_uuid() {
     assert_eq!(allocate(2), "MIG-fa4e0000-0000-4000-8000-000000000002,1\n");
 }
 
-/// Whoever holds an instance holds its card while nobody knows whether the card is divided.
+/// The holder of an instance holds its card while it is unknown whether the card is in MIG mode.
 #[test]
 fn an_instance_that_is_not_told_is_not_forgotten() {
     let (owner, other) = (Process::start(), Process::start());
@@ -229,7 +229,7 @@ fn a_row_that_waits_for_a_reset_is_warned_of() {
     assert_eq!(answer.stderr, format!("gpu-coord: warning: {warning}\n"));
 }
 
-/// Each with its own reason, long before the deadline; then the next source is asked, and there is none.
+/// Each fails with its own reason, long before the deadline; then the next source is tried, and there is none.
 #[test]
 #[rustfmt::skip] // a table
 fn a_library_that_fails_is_no_source() {

@@ -1,4 +1,4 @@
-//! How the coordination file is opened and made: modes, attributes, and directories that everybody may write to.
+//! How the coordination file is opened and created: modes, attributes and world-writable directories.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -62,7 +62,7 @@ fn a_new_file_has_mode_0644_less_the_umask() {
     }
 }
 
-/// Not every kernel is told to refuse what the next test is about, so the calls themselves are looked at.
+/// Not every kernel is configured to refuse what the next test is about, so the calls themselves are checked.
 #[test]
 fn no_call_opens_the_file_carelessly() {
     if !strace::is_there("no_call_opens_the_file_carelessly") {
@@ -94,7 +94,7 @@ fn no_call_opens_the_file_carelessly() {
     assert_eq!(made, 1);
 }
 
-/// In a sticky directory that everybody may write to, the kernel refuses `O_CREAT` on a file of another user,
+/// In a sticky world-writable directory the kernel refuses `O_CREAT` on a file of another user,
 /// for root too.
 #[test]
 fn root_coordinates_in_a_file_that_the_owner_of_the_units_made() {

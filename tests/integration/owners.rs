@@ -1,4 +1,4 @@
-//! Who owns what is given, and for how long: with real processes, namespaces and wrappers.
+//! Who owns the granted units, and for how long: with real processes, namespaces and wrappers.
 //!
 //! The scripts below call `gpu-coord` by its name and need no options for the file and the source: both are
 //! in their environment.
@@ -206,7 +206,7 @@ fn the_jvm_is_the_owner_also_behind_wrappers() {
     }
 }
 
-/// What asks for itself through a tool would hold nothing a moment later.
+/// A caller that ends with the call would hold nothing a moment later.
 #[test]
 fn a_tool_that_ends_with_the_call_is_warned_of() {
     let host = Sandbox::with_gpus(2);

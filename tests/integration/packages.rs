@@ -1,5 +1,5 @@
 //! What `packaging/` makes and holds, with the tools that will read it: dpkg, tar, systemd's own checks. Everything
-//! is done below a directory; the machine's packages, groups and units are let be.
+//! is done below a directory; the machine's packages, groups and units are not touched.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -84,7 +84,7 @@ fn both_lists_in_the_manifest_hold_every_file() {
     let rpm = rpm.split_once("\n[").unwrap().0;
     for [source, destination, mode] in packed() {
         let source = if source == "EXECUTABLE" { "target/release/gpu-coord".to_owned() } else { source };
-        // Debian has the text of this license elsewhere.
+        // Debian keeps the text of this license elsewhere.
         if source != "LICENSE-APACHE" {
             let row = format!("[\"{source}\", \"{destination}\", \"{mode}\"]");
             assert!(deb.contains(&row), "cargo-deb: {row}");

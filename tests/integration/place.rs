@@ -1,4 +1,4 @@
-//! The default place of the coordination file, where other processes do not see it.
+//! The default path of the coordination file, in places where other processes do not see it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -63,7 +63,7 @@ fn a_directory_of_one_systemd_unit_is_refused() {
     let shown = (End::Exit(0), TABLE.to_owned(), format!("gpu-coord: warning: {problem}\n"));
     is_refused_if_strict(command(&host, "status"), &host.file(), problem);
     assert_eq!(run(&host, "status"), shown);
-    // A path that somebody chose is theirs to answer for.
+    // A path that was chosen explicitly is the user's responsibility.
     let chosen = format!("allocate 1 --coordination-file /var/tmp/chosen --owner {}", owner.pid());
     assert_eq!(run(&host, &chosen), (End::Exit(0), "0\nchosen\n".to_owned(), String::new()));
 }

@@ -47,7 +47,7 @@ fn queued(host: &Sandbox, command: Command) -> Running {
     running
 }
 
-/// It waits for `amount`, and then says so and sleeps.
+/// Waits for `amount` units, then says so and sleeps.
 fn waiting(host: &Sandbox, line: &str) -> Running {
     queued(host, exec(host, line, &["sh", "-c", "echo had; exec sleep 1000"]))
 }
@@ -65,7 +65,7 @@ fn has_its_units(host: &Sandbox, running: &mut Running, units: &[u32]) {
     assert!(!waiters(host).contains(&pid), "{}", host.text());
 }
 
-/// It sleeps, and has seen all that is in the record.
+/// Whether it sleeps, having seen everything in the record.
 fn is_asleep(running: &Running) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", running.pid())).unwrap();
     let channel = fs::read_to_string(format!("/proc/{}/syscall", running.pid())).unwrap_or_default();
@@ -92,7 +92,7 @@ fn fifty_in_a_queue_keep_their_order() {
     let (host, holder) = held(4);
     let line = |at: usize| format!("{} --wait", 4 - usize::from(at % 2 == 1));
     let command = |at: usize| script(&host, &line(at), &format!("echo {at} >> log"));
-    // Three units are too many for a second that wants as many.
+    // With three units each, a second one does not fit.
     let running: Vec<Running> = (0..50).map(|at| queued(&host, command(at))).collect();
     holder.kill();
     for running in running {
@@ -334,7 +334,7 @@ fn the_stopped_keep_nobody_waiting() {
     assert_eq!(waiters(&host), [third.pid()]);
 }
 
-/// It was stopped when everything was free, which is no event.
+/// Here the stop is the only event: no unit becomes free.
 #[test]
 fn who_is_stopped_later_is_passed_over_too() {
     let (host, holder) = (Sandbox::with_gpus(2), Process::start());
@@ -425,7 +425,7 @@ fn a_later_process_of_a_waiters_pid_does_not_wait() {
     assert_eq!(waiters(&host), NOBODY);
 }
 
-/// Those that want other devices are in a queue of their own.
+/// Waiters for different devices do not wait for each other.
 #[test]
 fn nobody_waits_for_those_that_want_other_devices() {
     let (host, holder, other) = (Sandbox::with_gpus(3), Process::start(), Process::start());
@@ -501,7 +501,7 @@ fn a_file_that_is_replaced_or_removed_loses_nobody() {
     }
 }
 
-/// One try is not enough, and what is wrong is said.
+/// It does not wait on, and says what is wrong.
 #[test]
 fn a_record_that_is_damaged_ends_the_wait() {
     let (host, _holder) = held(1);
@@ -582,7 +582,7 @@ fn a_terminal_is_told_for_whom_it_waits() {
     running.kill();
 }
 
-/// It sleeps while nothing happens: a few looks in a second, and no more.
+/// It sleeps while nothing happens: it looks only a few times a second.
 #[test]
 fn a_wait_costs_next_to_nothing() {
     if !strace::is_there("a_wait_costs_next_to_nothing") {

@@ -1,4 +1,4 @@
-//! `reclaim`: what the dead have left.
+//! `reclaim`: releasing what dead owners left.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use crate::record::{held_in, is_alive};
 use crate::running::{End, Running, answer};
 use crate::sandbox::{PROGRAM, Process, Sandbox, dead_pid, is_root};
 
-/// Where no control groups are to be seen: there are those of other tests.
+/// Run where no control groups can be seen, since those of other tests exist.
 pub(crate) fn reclaim(host: &Sandbox, words: &str) -> Command {
     let program = host.program(&format!("reclaim {words}"));
     if !nix::unistd::geteuid().is_root() {
@@ -92,7 +92,7 @@ fn what_another_boot_left_is_released_if_it_is_this_hosts() {
     assert_eq!(host.holders(), [(0, 1)]);
 }
 
-/// Nothing is known of the devices, and nothing is freed.
+/// If the devices are unknown, nothing is freed.
 #[test]
 fn without_an_inventory_nothing_is_released() {
     let (host, ..) = with_a_dead_owner();
@@ -142,7 +142,7 @@ fn a_damaged_record_is_let_be() {
     );
 }
 
-/// A file that it may not write to, and one of its own.
+/// A file that the caller may not write to, and its own.
 #[test]
 fn an_ordinary_user_reclaims_what_it_may_write() {
     if !is_root("an_ordinary_user_reclaims_what_it_may_write") {
@@ -167,7 +167,7 @@ fn an_ordinary_user_reclaims_what_it_may_write() {
     assert_eq!(Running::start(as_nobody()).end(), answer(&released));
 }
 
-/// Each line is looked at once, and not against every other: the lock is held meanwhile.
+/// Each line is examined once and not compared with every other, since the lock is held meanwhile.
 #[test]
 fn ten_thousand_lines_of_one_group_keep_nobody() {
     let (host, owner) = (Sandbox::with_gpus(4), Process::start());

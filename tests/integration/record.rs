@@ -1,4 +1,4 @@
-//! The coordination file, read by code that shares nothing with the program's.
+//! The coordination file, read by code that is independent of the program's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -62,7 +62,7 @@ fn values<'a>(keys: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
         .map(|pair| pair.1)
 }
 
-/// Whether the owner runs, and is no later process of its pid.
+/// Whether the owner runs, and is not a later process with the same pid.
 pub(crate) fn is_alive(held: &Held) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", held.pid)) else { return false };
     let (_, rest) = stat.rsplit_once(')').unwrap();

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use crate::sandbox::{Process, Sandbox};
 
-/// Waits for a condition, and not for a time.
+/// Waits for a condition instead of a fixed time.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
@@ -137,7 +137,7 @@ impl Running {
         (end, stdout, stderr)
     }
 
-    /// `SIGKILL`; it is gone afterwards.
+    /// Sends `SIGKILL` and waits for the end.
     pub(crate) fn kill(self) {
         drop(self);
     }

@@ -81,7 +81,7 @@ impl Sandbox {
         command
     }
 
-    /// Runs it and wants this answer, and nothing on stderr.
+    /// Runs it and expects this answer and nothing on stderr.
     #[track_caller]
     pub(crate) fn answers(&self, line: &str, stdout: &str) {
         self.command(line).assert().code(0).stderr("").stdout(stdout.to_owned());
@@ -146,13 +146,13 @@ pub(crate) fn install(path: &Path) {
     assert!(status.success(), "install failed");
 }
 
-/// Says something aloud: what `eprintln!` prints is shown only if the test fails.
+/// Prints a notice even if the test passes; the output of `eprintln!` is shown only if it fails.
 #[expect(clippy::explicit_write, reason = "the test harness captures what eprintln! prints")]
 pub(crate) fn show(text: &str) {
     writeln!(std::io::stderr(), "{text}").unwrap();
 }
 
-/// Says aloud that a test did not run. Where the variable `NOTHING_SKIPS` is set, as in CI, the test fails.
+/// Prints that a test did not run. If the variable `NOTHING_SKIPS` is set, as in CI, the test fails.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "it is the tests' variable, and not the program's")]
 pub(crate) fn skip(test: &str, why: &str) {

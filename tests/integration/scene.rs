@@ -1,4 +1,4 @@
-//! A host on which one command is run again and again, each time from the same coordination file, and each time with
+//! A host on which one command is run repeatedly, each time from the same coordination file, and each time with
 //! something done to it at another of its system calls.
 
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ pub(crate) struct Scene {
     before: Option<Vec<u8>>,
     /// Who runs the command.
     pub(crate) owner: Process,
-    /// The units of owners that live all the time, each with its owner's pid.
+    /// The units of owners that stay alive, each with its owner's pid.
     pub(crate) others: BTreeSet<(u32, u32)>,
     _others: Vec<Process>,
 }
@@ -165,7 +165,7 @@ impl Scene {
         }
     }
 
-    /// Which units an operator keeps from being granted.
+    /// The drained units.
     pub(crate) fn drained(&self) -> BTreeSet<u32> {
         let text = self.host.text();
         let lines = text.lines().filter_map(|line| line.strip_prefix("! "));

@@ -1,5 +1,5 @@
-//! Which devices may be given at all: by the options, by the variables that hide devices, by their health and
-//! by who computes on them.
+//! Which devices may be granted: depending on the options, the variables that hide devices, their health and
+//! who computes on them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -318,7 +318,7 @@ fn what_others_compute_on_is_given_last_or_never() {
     host.answers("allocate 1 --owner 10", "0\n", warning);
 }
 
-/// A process of which the kernel tells less than it should, as with another user's.
+/// A process about which the kernel reveals less, as with another user's.
 #[test]
 fn an_owner_whose_environment_cannot_be_read_is_warned_of() {
     let host = Tree::new().process(10, 1);
@@ -349,7 +349,7 @@ fn a_dead_owner_s_pid_is_another_process_and_what_has_ended_uses_nothing() {
     host.answers("2 --enable-coordination --skip-busy --owner 10", "1,2\n", "");
 }
 
-/// It may be what the dead owner has left, since it is younger. What is older is none of its.
+/// A younger process may be a descendant of the dead owner; an older one cannot be.
 #[test]
 fn what_others_compute_on_is_not_reclaimed_from_the_dead_without_force() {
     let host = Tree::new().process(5, 1).process(10, 1).process(20, 1).process(30, 1);

@@ -1,4 +1,4 @@
-//! The program under strace(1), which kills it, stops it or fails it at one of its system calls.
+//! The program under strace(1), which kills or stops it at one of its system calls, or makes the call fail.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,7 +8,7 @@ use tempfile::NamedTempFile;
 
 use crate::sandbox::{show, skip};
 
-/// A system call, by its name and the how manyth of that name it is in a run.
+/// A system call, by its name and its number among the calls of that name in a run, from 1.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) name: String,
@@ -85,7 +85,7 @@ pub(crate) fn sweeps_all() -> bool {
     std::env::var_os("SWEEP").is_some_and(|value| value == "all")
 }
 
-/// In the long form, how much a sweep was.
+/// In the long form, prints the size of a sweep.
 pub(crate) fn show_kills(killed: usize) {
     if sweeps_all() {
         show(&format!("killed {killed} times"));
@@ -130,7 +130,7 @@ pub(crate) fn parse(text: &str) -> Vec<Call> {
         let nth = counts.entry(name.clone()).and_modify(|count| *count += 1).or_insert(1);
         Call { name, nth: *nth, text: line.to_owned() }
     };
-    // A signal that has come is told as well.
+    // Received signals are listed as well.
     text.lines().filter(|line| !line.starts_with("---")).map(call).collect()
 }
 

@@ -1,7 +1,7 @@
-//! `--strict`: every warning that the program can give is an error where that is wanted, and nothing is recorded.
+//! `--strict`: every warning of the program becomes an error, and nothing is recorded.
 //!
-//! What is easily made is made here. What takes a stage of its own is asked of [`is_refused_if_strict`] by the test
-//! that has it, and [`SITES`] counts both.
+//! Warnings that are easily provoked are tested here. For the others, the test that provokes them calls
+//! [`is_refused_if_strict`]. [`SITES`] counts both.
 
 use std::collections::BTreeMap;
 use std::fs;

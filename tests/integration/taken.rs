@@ -1,4 +1,4 @@
-//! `gpu-coord AMOUNT` inside of `gpu-coord exec`: units that are passed on.
+//! `gpu-coord AMOUNT` inside `gpu-coord exec`: units that are passed on.
 
 use std::fs;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn given(host: &Sandbox, line: &str) -> (Running, String) {
     (running, grant)
 }
 
-/// What is asked inside, by `owner`.
+/// A request inside `exec`, by `owner`.
 fn inside(host: &Sandbox, grant: &str, line: &str, owner: &Process) -> Command {
     let mut command = host.program(&format!("{line} --owner {}", owner.pid()));
     command.env("GPU_COORD_GRANT", grant);
@@ -80,7 +80,7 @@ fn each_unit_is_passed_on_once_and_in_order() {
     let taken = [(0, first.pid()), (1, first.pid()), (2, second.pid()), (3, second.pid())];
     assert_eq!(host.holders(), sorted(&of_exec, &taken));
     assert_sound(&held_in(&host.file()));
-    // They are theirs, whoever ended before.
+    // They belong to them, whoever ended first.
     running.kill();
     host.answers(&format!("1 --enable-coordination-mode --owner {}", first.pid()), "4\n");
     host.answers(&format!("deallocateAll --owner {}", second.pid()), "");
@@ -114,14 +114,14 @@ fn what_is_no_grant_is_refused() {
     // Empty is unset.
     let mut command = inside(&host, "", "1 --enable-coordination-mode", &owner);
     assert_eq!(Running::start(command).end(), answer("1\n"));
-    // The other forms do not ask out of a grant.
+    // The other forms are not answered from a grant.
     command = inside(&host, &grant, "deallocateAll", &owner);
     assert_eq!(Running::start(command).end(), answer(""));
     running.kill();
     refuses(&host, &grant, "1", &owner, 4, &unknown(&grant));
 }
 
-/// The owner of another `exec` cannot be asked out of its grant by mistake: one is as good as its id.
+/// No request is answered from the grant of another `exec` by mistake: the id decides.
 #[test]
 fn one_grant_is_not_the_other() {
     let (host, owner) = (Sandbox::with_gpus(3), Process::start());
@@ -260,7 +260,7 @@ fn whoever_asks_below_a_start_script_owns_its_units() {
     host.answers(&format!("2 --enable-coordination-mode --owner {}", other.pid()), "0,1\n");
 }
 
-/// A helper of the command that asks and leaves: the command goes on to use what it was told.
+/// A helper of the command requests units and ends: the command goes on using them.
 #[test]
 fn what_a_helper_asked_for_stays_the_commands() {
     let host = Sandbox::with_gpus(2);
@@ -352,7 +352,7 @@ fn shares_of_one_exec_count_each() {
     }
 }
 
-/// Somewhere else, and with nothing but the environment.
+/// From another directory, with nothing but the environment.
 #[test]
 fn inside_is_asked_as_exec_was() {
     let host = Sandbox::with_gpus(2);

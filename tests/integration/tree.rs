@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::sandbox::PROGRAM;
 
-/// Long past every deadline that is used with it.
+/// Longer than every deadline that is used with it.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(60);
 
 /// A host without a GPU, to which a test adds what it needs.
@@ -51,7 +51,7 @@ impl Tree {
         self.directory.path().join(relative)
     }
 
-    /// The fakes first, and what their scripts call after them.
+    /// PATH: the fakes first, then what their scripts call.
     pub(crate) fn search_path(&self) -> String {
         format!("{}:/usr/bin:/bin", self.path("bin").display())
     }

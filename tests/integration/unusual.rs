@@ -1,4 +1,4 @@
-//! Paths, sizes, limits and lines that nobody means to use, and that somebody will.
+//! Paths, sizes, limits and lines that are used only by mistake.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, FileTimes};
@@ -74,7 +74,7 @@ fn a_file_of_another_kind_is_left_alone_however_old() {
     assert_eq!(host.text(), text);
 }
 
-/// What could not be read again would withhold every unit for ever.
+/// A record that cannot be read back would withhold every unit for ever.
 #[test]
 fn the_file_does_not_grow_past_what_is_read() {
     const LARGEST: u64 = 64 << 20;
@@ -88,7 +88,7 @@ fn the_file_does_not_grow_past_what_is_read() {
     let grown = LARGEST + len;
     let problem =
         format!("coordination: would have {grown} bytes, and has at most {LARGEST}; ask for fewer units");
-    // On a busy machine such a file takes its time.
+    // On a busy machine such a file takes long.
     host.refuses(&format!("allocate 1 --deadline 60 --owner {}", owner.pid()), 4, &problem);
     assert_eq!(file.metadata().unwrap().len(), LARGEST);
     host.answers(&format!("deallocateAll --deadline 60 --owner {}", owner.pid()), "");
@@ -190,7 +190,7 @@ fn a_device_that_is_recorded_twice_is_held_while_any_owner_lives() {
     host.answers(&format!("3 --enable-coordination-mode --owner {}", next.pid()), "1,2,0\n");
 }
 
-/// Recorded and answered, or neither, wherever a limit hits.
+/// Units are recorded and answered, or neither, wherever a limit is reached.
 #[test]
 fn limits_part_neither_from_the_other() {
     let (host, owner) = (Sandbox::with_gpus(2), Process::start());

@@ -18,7 +18,7 @@ use crate::owners::is_on_the_host;
 use crate::running::{Running, wait_until};
 use crate::sandbox::{Process, Sandbox, is_root};
 
-/// What the program shows on a terminal of that width.
+/// What the program shows on a terminal of the given width.
 fn on_terminal(mut command: Command, columns: u16) -> String {
     let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let pty = openpty(Some(&size), None).unwrap();
@@ -229,7 +229,7 @@ fn a_change_is_shown_when_it_happens() {
     assert_eq!(watching.next(&stale), ["free", "free"]);
 }
 
-/// As behind `head -1`, where nothing changes any more.
+/// As in `status --watch | head -1`, when nothing changes any more.
 #[test]
 fn it_ends_with_whoever_reads_it() {
     let host = Sandbox::with_gpus(1);

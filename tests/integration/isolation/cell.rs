@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 use crate::sandbox::{is_root, skip};
 
-/// The two hierarchies that keep devices from processes.
+/// The two hierarchies that can deny devices to processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     V1,

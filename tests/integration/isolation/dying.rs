@@ -1,4 +1,4 @@
-//! Owners that die while they are confined.
+//! Owners that die while they are being confined.
 
 use nix::sys::signal::Signal;
 
@@ -30,7 +30,7 @@ impl Scene {
         versions(test).into_iter().map(scene).collect()
     }
 
-    /// The how manyth write(2) of the program moves the process.
+    /// Which write(2) of the program, counted from 1, moves the process.
     fn write_that_moves(&self, pid: u32) -> String {
         let calls = strace::calls(&self.stage.sandbox.program(&self.stage.line(1, &self.owner)));
         self.stage.release(&self.owner);

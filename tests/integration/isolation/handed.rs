@@ -1,4 +1,4 @@
-//! An answer that cannot be handed over, and what cannot be proven: everything is undone.
+//! If the answer cannot be printed, or isolation cannot be proven, everything is undone.
 
 use std::io::pipe;
 use std::os::fd::AsFd;
@@ -27,7 +27,7 @@ fn what_cannot_be_printed_is_undone() {
     }
 }
 
-/// Nobody listens any more once the owner is moved.
+/// The reader of stdout is gone once the owner is moved.
 #[test]
 fn what_nobody_reads_is_undone() {
     if !strace::is_there("what_nobody_reads_is_undone") {

@@ -1,4 +1,4 @@
-//! `--cgroup`: what an owner was not given, it cannot open. Asked of the kernel, by owners that open the nodes.
+//! `--cgroup`: an owner cannot open what it was not granted. Tested with the kernel, by owners that open the nodes.
 //!
 //! The nodes are of a major that no driver has: one that may be opened is answered ENXIO, and one that is denied
 //! EPERM. Every test has control groups of its own, below the root of the hierarchy.

@@ -1,4 +1,4 @@
-//! What is printed for a confined owner, and what becomes of it with a further grant.
+//! The indexes that are printed for a confined owner, and how a further grant changes them.
 
 use super::cell::versions;
 use super::stage::Stage;
@@ -48,7 +48,7 @@ fn a_further_grant_adds_to_what_can_be_opened() {
     }
 }
 
-/// Whoever is confined stays so, whether it is asked for or not.
+/// A confined owner stays confined, whether the option is given again or not.
 #[test]
 fn a_further_grant_without_the_option_is_confined_too() {
     for version in versions("a_further_grant_without_the_option_is_confined_too") {
@@ -107,7 +107,7 @@ fn an_earlier_grant_without_isolation_is_kept() {
     }
 }
 
-/// A hierarchy once chosen is kept to.
+/// A hierarchy, once chosen, is kept.
 #[test]
 fn a_further_grant_stays_in_the_hierarchy_of_the_first() {
     for version in versions("a_further_grant_stays_in_the_hierarchy_of_the_first") {

@@ -1,4 +1,4 @@
-//! Without the rights that isolation takes.
+//! Callers without the privileges that isolation requires.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,4 +1,4 @@
-//! What `status` tells of a confined owner.
+//! What `status` and `doctor` report about a confined owner.
 
 use serde_json::{Value, json};
 

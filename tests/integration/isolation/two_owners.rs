@@ -1,4 +1,4 @@
-//! Owners that are kept apart, and what comes of them.
+//! Two owners that are isolated from each other.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ fn an_owner_that_calls_by_itself_is_confined() {
     }
 }
 
-/// What was opened before is its own; a way around the filter it is not.
+/// An owner keeps what it had open; that is no way around the filter.
 #[test]
 fn a_descriptor_of_before_stays_and_opens_nothing_anew() {
     for version in versions("a_descriptor_of_before_stays_and_opens_nothing_anew") {

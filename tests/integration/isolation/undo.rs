@@ -1,4 +1,4 @@
-//! `deallocateAll`: everything is as it was before.
+//! `deallocateAll` restores the state before the allocation.
 
 use super::bpf;
 use super::cell::{Version, versions};

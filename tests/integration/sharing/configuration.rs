@@ -1,4 +1,4 @@
-//! The configuration file as it is found and read, and what it says of options.
+//! How the configuration file is found and read, and its defaults of options.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +27,7 @@ fn the_command_line_wins_over_the_environment_and_that_over_the_file() {
     host.command("1").env("GPU_COORD_PRINT", "").assert().code(0).stderr("").stdout(UUID);
 }
 
-/// What contradicts something that is nearer to the caller says nothing.
+/// A default that contradicts an option or a variable is ignored.
 #[test]
 #[rustfmt::skip] // a table
 fn what_is_contradicted_nearer_by_is_passed_over() {
@@ -81,7 +81,7 @@ fn a_wrong_option_is_told_with_the_file() {
     }
 }
 
-/// The environment is to blame for its own mistakes, though there is a file too.
+/// A mistake in the environment is reported as such, even if there is a file too.
 #[test]
 fn a_wrong_variable_is_told_as_one() {
     let host = Host::new(1, &options("deadline: 5"));
@@ -117,7 +117,7 @@ fn a_file_that_is_named_has_to_be_readable() {
     assert!(!host.sandbox.file().exists());
 }
 
-/// Who may read it decides, not whose it is: whoever names it answers for it.
+/// Whether it can be read matters, not who owns it: whoever names it is responsible for it.
 #[test]
 fn a_file_of_another_user_is_read_if_it_may_be() {
     if !is_root("a_file_of_another_user_is_read_if_it_may_be") {
@@ -228,7 +228,7 @@ fn the_packaged_example_is_read() {
     host.answers("1", "0\n");
 }
 
-/// The daemon is where its clients are told that it is.
+/// The daemon and its clients use the same directory.
 #[test]
 fn the_packaged_daemon_has_our_directories() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! Devices that are shared by way of MPS: its daemon has to be there, and its clients are told their limits.
+//! Devices shared through MPS: its daemon must run, and its clients are told their limits.
 
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
@@ -130,7 +130,7 @@ fn the_limit_is_of_what_is_shared() {
     assert!(told.iter().all(|line| !line.contains("MEM_LIMIT")), "{told:?}");
 }
 
-/// Time slicing tells a command nothing, and nor does a device that is not shared.
+/// With time slicing, or without sharing, a command gets no such variables.
 #[test]
 fn others_are_told_nothing() {
     let host = Host::new(2, &super::sliced(4));

@@ -23,7 +23,7 @@ fn exceeded_of(resource: &str, whose: &str, requested: u32, used: u32, limited: 
     )
 }
 
-/// All of them have read the devices and wait for the lock when it is let go.
+/// All of them have read the devices and wait for the lock when it is released.
 #[test]
 fn of_twenty_at_once_a_quota_of_three_lets_three() {
     let host = Host::new(64, &quota("team-a: {nvidia.com/gpu: 3}"));
@@ -147,7 +147,7 @@ impl OfUser {
         let child =
             setpriv.args(["sh", "-c", "echo; exec sleep 1000"]).stdout(Stdio::piped()).spawn().unwrap();
         let mut user = OfUser(child);
-        // Only then it is of that user.
+        // Only then does it run as that user.
         std::io::Read::read_exact(user.0.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         user
     }

@@ -107,7 +107,7 @@ fn more_than_one_share_is_refused_where_the_configuration_says_so() {
     let _owner = host.owner_of("1", "0\n");
 }
 
-/// A share that there is no more may be any of them.
+/// A recorded share beyond the present number may be any of them.
 #[test]
 fn fewer_replicas_do_not_take_from_the_living() {
     let host = Host::new(1, &sliced(4));
@@ -150,7 +150,7 @@ fn a_share_holds_all_of_a_device_that_is_shared_no_more() {
     let _other = host.owner_of("1", "0\n");
 }
 
-/// It tells by `grep -c "^INDEX "` whether an index is taken, and deletes by "INDEX blank" anywhere in a line.
+/// Flink's script tests with `grep -c "^INDEX "` whether an index is taken, and deletes lines with "INDEX " anywhere.
 #[test]
 fn to_the_script_a_shared_device_is_taken() {
     let host = Host::new(12, &sliced(2));
@@ -165,7 +165,7 @@ fn to_the_script_a_shared_device_is_taken() {
     assert_eq!((count("1 "), count(" ")), (2, 2), "no other blank that it could take for its own");
 }
 
-/// It knows no shares.
+/// Flink's script does not know shares.
 #[test]
 fn a_line_of_the_script_holds_every_share() {
     let host = Host::new(2, &sliced(2));
