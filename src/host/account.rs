@@ -115,7 +115,7 @@ impl Host {
         Accounts { passwd: String::from_utf8_lossy(&passwd).into_owned() }
     }
 
-    /// `text`: NAME[:GROUP], as `--user` takes it.
+    /// `text`: `NAME[:GROUP]`, as `--user` takes it.
     pub(crate) fn account(&self, text: &str) -> Result<Account, Error> {
         let read = |name: &str| -> Result<String, Error> {
             let path = self.path(PathBuf::from("etc").join(name));

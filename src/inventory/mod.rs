@@ -3,7 +3,7 @@
 //! Two sources are taken at their word: `file:PATH` and `simulated:N`. The others look at the host, and can be absent,
 //! broken or slow: [`probe`] asks those of one vendor in turn and explains why none answered, and [`auto`] decides
 //! between two vendors. To add a source, add a file with a pure parser and a thin reader, a variant of
-//! [`source::Probe`] and an arm in [`probe::ask`].
+//! [`source::Probe`] and an arm in `probe::ask`.
 //!
 //! Invariants, each with the test that holds it:
 //! * A source gives at least one device or an error, never an empty inventory, which would mean "every recorded device is

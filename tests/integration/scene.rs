@@ -13,8 +13,10 @@ use crate::running::{End, Running, wait_until};
 use crate::sandbox::{Process, Sandbox, dead_pid};
 use crate::strace::{self, Call};
 
-/// The allocations that are killed, and made to fail, at each of their calls: where, and by which words.
-pub(crate) const ALLOCATIONS: [(fn() -> Scene, &str); 4] = [
+type Maker = fn() -> Scene;
+
+/// The allocations that are killed, and made to fail, at each of their calls: the scene and the words of each.
+pub(crate) const ALLOCATIONS: [(Maker, &str); 4] = [
     (Scene::empty, "allocate 2"),
     (Scene::with_a_stale_grant, "2 --enable-coordination-mode"),
     (Scene::after_a_crash, "allocate 2"),
