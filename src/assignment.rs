@@ -97,7 +97,7 @@ impl Assignment {
         }
     }
 
-    /// A short name for the unit: `0`, the share `0#1`, or `0 (MIG-...)` for an instance, which has no index of its own.
+    /// A short name for the unit: `0`, the share `0#1`, or `0 (MIG-...)` for an instance, which has no own index.
     pub(crate) fn unit(&self) -> String {
         let is_instance = self.identity.uuid.as_ref().is_some_and(|uuid| uuid.starts_with("MIG-"));
         if is_instance { self.identity.label(self.index, self.slot) } else { numbered(self.index, self.slot) }

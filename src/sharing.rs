@@ -215,7 +215,7 @@ fn named(inventory: &Inventory, of: &[Part], text: &str, shared: &SharedResource
     };
     of.iter().find(is_it).copied().ok_or_else(|| {
         format!(
-            "`{text}` among the shared devices of {} is no device of that resource on this host; `gpu-coord \
+            "`{text}` among the shared devices of {} is not a device of that resource on this host; `gpu-coord \
              devices` shows them",
             shared.name
         )
@@ -307,7 +307,7 @@ mod tests {
     #[rustfmt::skip] // a table
     fn shares_by_configuration() {
         let divided: Option<&[&str]> = Some(&["1g.5gb", "1g.5gb", "2g.10gb"]);
-        let missing = |item: &str, name: &str| Err(format!("`{item}` among the shared devices of {name} is no device of that resource on this host; `gpu-coord devices` shows them"));
+        let missing = |item: &str, name: &str| Err(format!("`{item}` among the shared devices of {name} is not a device of that resource on this host; `gpu-coord devices` shows them"));
         let ok = |text: &str| Ok(text.to_owned());
         for (case, ways, devices, told) in [
             ("all",                     "resources: [{name: gpu, replicas: 2}]",                                        &[WHOLE, WHOLE][..], ok("gpu: 0#0 0#1 1#0 1#1")),

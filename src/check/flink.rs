@@ -121,7 +121,7 @@ impl<'a> Flink<'a> {
         if class != FACTORY && is_near_factory(&class) {
             self.say(
                 setting.line,
-                format!("`{class}` is no driver factory of Flink; did you mean `{FACTORY}`?"),
+                format!("`{class}` is not a driver factory of Flink; did you mean `{FACTORY}`?"),
             );
         }
     }

@@ -30,7 +30,7 @@ fn walk(
         return Ok(());
     }
     let entries =
-        node.merged().ok_or_else(|| node.problem("has a key that is no text, which says nothing here"))?;
+        node.merged().ok_or_else(|| node.problem("has a key that is not text, which means nothing here"))?;
     let within = object(&entries).unwrap_or_else(|| within.to_owned());
     findings.extend(pod::check(&entries, &within, rules)?);
     if within.starts_with("ConfigMap") {

@@ -100,7 +100,7 @@ impl Container<'_> {
                 format!("`{name}` lies in `resources` itself, where nothing is read; put it below `limits`"),
             );
         } else if let Some(near) = nearest(name, PARTS.into_iter()) {
-            self.say(line, format!("`{name}` is no part of `resources`; did you mean `{near}`?"));
+            self.say(line, format!("`{name}` is not part of `resources`; did you mean `{near}`?"));
         }
     }
 
@@ -154,7 +154,7 @@ impl Container<'_> {
             Err(Mistake::NotWhole) => {
                 self.say(*line, format!("{text} of {name} cannot be had: devices are given whole"));
             }
-            Err(Mistake::NoQuantity) => self.say(*line, format!("`{text}` is no amount of {name}")),
+            Err(Mistake::NoQuantity) => self.say(*line, format!("`{text}` is not an amount of {name}")),
         }
         None
     }

@@ -36,7 +36,7 @@ pub(super) fn nested(root: Node<'_, '_>) -> Result<Vec<Setting>, Problem> {
 
 fn collect(map: Node<'_, '_>, prefix: &str, settings: &mut Vec<Setting>) -> Result<(), Problem> {
     let entries =
-        map.merged().ok_or_else(|| map.problem("has a key that is no text, which says nothing here"))?;
+        map.merged().ok_or_else(|| map.problem("has a key that is not text, which means nothing here"))?;
     for (name, key, value) in entries {
         let name = format!("{prefix}{name}");
         let line = key.line();
@@ -96,10 +96,7 @@ fn misread(line: usize, value: &str, text: &str) -> Option<Finding> {
     let (before, after) = text.split_once('#')?;
     let is_cut = !before.ends_with(char::is_whitespace) && !before.is_empty();
     is_cut.then(|| {
-        Finding::new(
-            line,
-            format!("flink-conf.yaml ends a value at `#`, so that `#{after}` is no part of it"),
-        )
+        Finding::new(line, format!("flink-conf.yaml ends a value at `#`, so `#{after}` is not part of it"))
     })
 }
 
@@ -149,7 +146,7 @@ mod tests {
             ("external-resource.gpu.amount:2",      "Flink passes over `external-resource.gpu.amount:2`: "),
             ("external-resource.gpu.amount: ",      "Flink passes over `external-resource.gpu.amount:`: "),
             ("external-resource.gpu.amount: \"2\"", "quotes are part of the value in flink-conf.yaml: write 2"),
-            ("external-resource.gpu.param.x: /a#b", "flink-conf.yaml ends a value at `#`, so that `#b` is no part of it"),
+            ("external-resource.gpu.param.x: /a#b", "flink-conf.yaml ends a value at `#`, so `#b` is not part of it"),
         ] {
             let (_, findings) = legacy(text);
             assert!(matches!(&findings[..], [only] if only.text.starts_with(says)), "{text}: {findings:?}");

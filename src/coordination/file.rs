@@ -178,7 +178,7 @@ fn not_made(path: &Path, error: io::Error) -> Error {
     let directory = directory(path).display();
     let problem = match error.kind() {
         ErrorKind::NotFound => format!("there is no directory {directory}; make it, or name another file"),
-        ErrorKind::NotADirectory => format!("{directory} is no directory; name another file"),
+        ErrorKind::NotADirectory => format!("{directory} is not a directory; name another file"),
         ErrorKind::PermissionDenied => {
             format!("uid {} may not make files in {directory}; name another file", geteuid())
         }

@@ -50,7 +50,7 @@ fn contents(path: &Path) -> Result<Vec<u8>, Error> {
     // Counted while reading, since a file in /proc has no size.
     file.take(MOST_BYTES + 1).read_to_end(&mut text).map_err(Error::io("read", path))?;
     if text.len() as u64 > MOST_BYTES {
-        return Err(refuse("larger than 16 MiB, so it is no inventory"));
+        return Err(refuse("larger than 16 MiB, so it is not an inventory"));
     }
     Ok(text)
 }

@@ -270,7 +270,7 @@ fn a_file_that_cannot_be_understood_is_an_error() {
     for (file, problem) in [
         ("bracket.yaml", "bracket.yaml:3:1: not YAML: while parsing a flow sequence, expected ',' or ']'"),
         ("twice.yaml", "twice.yaml:3:1: not YAML: duplicated key in mapping"),
-        ("template.yaml", "template.yaml:2:7: has a key that is no text, which says nothing here"),
+        ("template.yaml", "template.yaml:2:7: has a key that is not text, which means nothing here"),
         (
             "list.yaml",
             "list.yaml:1:1: is neither a Flink configuration nor a Kubernetes manifest, which are keys with values",

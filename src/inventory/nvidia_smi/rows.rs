@@ -53,7 +53,9 @@ pub(super) fn parse(stdout: &str, extras: &[Extra]) -> Result<Report, String> {
             report.warnings.push(quote(line));
         } else {
             let card = row(line, extras);
-            report.cards.push(card.ok_or_else(|| format!("it printed what is no card: `{}`", quote(line)))?);
+            report.cards.push(
+                card.ok_or_else(|| format!("it printed something that is not a card: `{}`", quote(line)))?,
+            );
         }
     }
     if report.none && !report.cards.is_empty() {

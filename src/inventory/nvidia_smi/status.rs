@@ -163,7 +163,7 @@ mod tests {
             ("nothing and 15",      exit(15),  "",           "",           "exit status 15: a card has fallen off the bus, and it printed no device"),
             ("nothing and 14",      exit(14),  "",           "",           "exit status 14: the infoROM of a card is corrupted, and it printed no device"),
             ("a crash",             11,        ROW,          "",           "signal 11 ended it"),
-            ("a sentence, status 0", exit(0),  "Failed to initialize NVML: Unknown Error\n", "", "it printed what is no card: `Failed to initialize NVML: Unknown Error`"),
+            ("a sentence, status 0", exit(0),  "Failed to initialize NVML: Unknown Error\n", "", "it printed something that is not a card: `Failed to initialize NVML: Unknown Error`"),
         ] {
             match judge(&output(status, stdout, stderr), &[]) {
                 Err(Silence::Broken { why, .. }) => assert!(why.to_string().starts_with(says), "{case}: {why}"),

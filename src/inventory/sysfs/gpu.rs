@@ -33,9 +33,10 @@ pub(super) fn inspect(number: u32, directory: &Path, drm: &Drm<'_>) -> Seen {
         (text(&path), path)
     };
     let ((id, path), (properties, beside)) = (file("gpu_id"), file("properties"));
-    let properties = properties
-        .map_err(|err| format!("cannot read {}: {err}", beside.display()))
-        .and_then(|text| properties::parse(&text).ok_or(format!("{} is no node's", beside.display())));
+    let properties =
+        properties.map_err(|err| format!("cannot read {}: {err}", beside.display())).and_then(|text| {
+            properties::parse(&text).ok_or(format!("{} does not describe a node", beside.display()))
+        });
     let minor = properties.as_ref().ok().and_then(|properties| properties.render_minor);
     match judge(number, id, &path, properties) {
         Seen::Gpu(_) if minor.is_some_and(|minor| drm.is_withheld(minor)) => Seen::Withheld,

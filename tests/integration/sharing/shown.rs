@@ -151,8 +151,8 @@ fn the_record_is_shown_where_the_devices_of_the_configuration_are_not() {
     assert_eq!(words(&String::from_utf8(stdout).unwrap()), expected);
     let missing = sliced(2).replace("replicas: 2", "replicas: 2, devices: [7]");
     host.configure(&missing);
-    let problem = "config.yaml:2:37: `7` among the shared devices of nvidia.com/gpu is no device of that resource on this host; \
-                   `gpu-coord devices` shows them";
+    let problem = "config.yaml:2:37: `7` among the shared devices of nvidia.com/gpu is not a device of that resource on this \
+                   host; `gpu-coord devices` shows them";
     host.refuses("allocate 1", 4, problem);
     let assert = host.command("status").assert().code(0);
     let stderr = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
