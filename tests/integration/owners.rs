@@ -485,7 +485,7 @@ fn a_process_that_systemd_has_adopted_has_no_owner() {
     fs::copy("/bin/sh", &manager).unwrap();
     for line in ["1 --enable-coordination-mode", "allocate 1", "deallocateAll"] {
         let script = format!("./systemd -c 'gpu-coord {line}; exit $?'");
-        stage.refuses("env", &script, 4, ", is systemd, which has started gpu-coord or adopted it, and holds nothing; name the process that is to hold the units with --owner PID");
+        stage.refuses("env", &script, 4, ", is systemd, which has started gpu-coord or adopted it, and holds nothing; name the process that should hold the units with --owner PID");
     }
     assert!(!stage.sandbox.file().exists());
 }
