@@ -110,6 +110,15 @@ impl Files {
     }
 }
 
+/// The program as it is shipped. The one that cargo builds beside a benchmark has more of what it depends on turned on, for
+/// the tests. So its functions have other names, which `link/order` does not know.
+pub(crate) fn shipped() -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--release", "--locked", "--bin", "gpu-coord"]);
+    assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
+    PathBuf::from(env!("CARGO_BIN_EXE_gpu-coord"))
+}
+
 fn is_old(path: &Path) -> bool {
     let made = fs::metadata(path).and_then(|found| found.created());
     made.is_ok_and(|made| {

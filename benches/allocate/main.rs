@@ -24,7 +24,7 @@ const ROUNDS: usize = 200;
 
 fn main() {
     let files = Files::new();
-    files.installed(Path::new(PROGRAM));
+    files.installed(&host::shipped());
     files.write_record("");
     run(&mut allocate(&files, "simulated:8"));
     println!("peak memory of an allocation from simulated:8: at most {} KiB\n", peak_kib());

@@ -32,7 +32,7 @@ const CASES: [(&str, &str, u32); 5] = [
 
 fn main() -> ExitCode {
     let files = Files::new();
-    let program = files.installed(Path::new(PROGRAM));
+    let program = files.installed(&host::shipped());
     let owners = Owners::start(2);
     let mut counts = Counts::default();
     counts.add("bytes of the executable", std::fs::metadata(&program).unwrap().len());
