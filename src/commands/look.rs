@@ -137,12 +137,8 @@ fn is_all_known(holdings: &Holdings<'_>, judged: &Judged<'_>) -> bool {
 /// From now on their ends are events, and no others'. `false`: not of all of them.
 fn heed<'o>(host: &Host, watch: &mut Watch, owners: impl IntoIterator<Item = &'o Owner>) -> bool {
     let owners: Vec<&Owner> = owners.into_iter().collect();
-    let is_all_here = owners.iter().all(|owner| is_from_here(host, owner));
+    let is_all_here = owners.iter().all(|owner| host.has_pids_of(owner));
     watch.processes(&pids(host, owners.into_iter())) && is_all_here
-}
-
-pub(super) fn is_from_here(host: &Host, owner: &Owner) -> bool {
-    owner.pid_namespace.is_none_or(|namespace| Some(namespace) == host.pid_namespace())
 }
 
 /// Those of this pid namespace, but for this process.

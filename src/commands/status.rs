@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::judged::Judged;
 use super::kin::Kin;
-use super::look::is_from_here;
 use super::quota::Counting;
 use super::view::View;
 use super::{Context, eligible};
@@ -84,7 +83,7 @@ impl Owners {
         for (position, Assignment { owner, .. }) in record.assignments.iter().enumerate() {
             match standing(position) {
                 Standing::Dead => {}
-                Standing::Alive if is_from_here(host, owner) => drop(owners.living.insert(owner.pid)),
+                Standing::Alive if host.has_pids_of(owner) => drop(owners.living.insert(owner.pid)),
                 Standing::Alive | Standing::Doubtful(_) => owners.are_all_here = false,
             }
         }
